@@ -15,8 +15,9 @@
 #include "client/tensor/tensor.h"
 #include "client/tensor/tensors.h"
 
-#define LIST_MAX 1024 /* the agent's */
-#define ALIGN 64      /* of ranges: no less than any element */
+#define LIST_MAX 1024        /* the agent's */
+#define ALIGN 64             /* of ranges: no less than any element */
+#define PLACED_BYTES_MIN 512 /* of an array and its result, on the average */
 
 /* ------------------------------------------------------------------------------ checks */
 
@@ -128,21 +129,30 @@ lay_out(client_list *self, tutti_error *err)
     return TUTTI_OK;
 }
 
+/* Texts of ranges are large: small lists that are packed need none. */
 static bool
-make_rooms(client_list *self)
+make_texts(client_list *self, bool ranges)
 {
-    const size_t texts = self->small ? 1 : 2 * self->count;
+    const size_t texts = ranges ? 2 * self->count : 1;
 
     self->texts = calloc(texts, sizeof(*self->texts));
     self->names = calloc(texts, sizeof(*self->names));
+    return self->texts != NULL && self->names != NULL;
+}
+
+static bool
+make_rooms(client_list *self)
+{
+    const bool texts = self->texts != NULL || make_texts(self, !self->small);
+
     self->specs = calloc(self->count, sizeof(*self->specs));
     self->in = self->gives ? malloc((size_t)self->in_bytes + 1) : NULL;
     self->out = self->in_place ? self->in : NULL;
     if (self->takes && !self->in_place) {
         self->out = malloc((size_t)self->out_bytes + 1);
     }
-    return self->texts != NULL && self->names != NULL && self->specs != NULL &&
-           (self->in != NULL || !self->gives) && (self->out != NULL || !self->takes);
+    return texts && self->specs != NULL && (self->in != NULL || !self->gives) &&
+           (self->out != NULL || !self->takes);
 }
 
 static uint64_t
@@ -171,12 +181,87 @@ pack_list(client_list *self)
     }
 }
 
+/* ------------------------------------------------------------------------------ the arena */
+
+void
+client_list_leave(client_list *self, bool doubt)
+{
+    size_t i;
+
+    for (i = 0; self->places != NULL && i < self->count; i++) {
+        client_blocks_free(self->client, &self->places[i], doubt);
+    }
+}
+
+/* An array without elements is in no arena: such a list is packed. */
+static bool
+place_array(client_list *self, size_t at, bool in_place)
+{
+    const tutti_op_data *array = &self->arrays[at];
+    const client_inline memory = {.spec = &array->spec,
+                                  .gives = self->gives,
+                                  .takes = self->takes,
+                                  .data = array->data,
+                                  .bytes = self->gives ? array_bytes(array) : 0,
+                                  .result = array->result,
+                                  .result_bytes = self->takes ? array->result_bytes : 0};
+    client_place place;
+
+    if (!client_place_find(self->client, &memory, 0, in_place, &place)) {
+        return false;
+    }
+    self->places[at] = place.blocks;
+    self->names[at] = self->gives ? strcpy(self->texts[at], place.give) : NULL;
+    if (self->takes) {
+        self->names[self->count + at] = strcpy(self->texts[self->count + at], place.take);
+    }
+    return true;
+}
+
+/* False: not all of it finds room there; nothing is held. */
+static bool
+place_list(client_list *self)
+{
+    size_t i;
+
+    self->places = calloc(self->count, sizeof(*self->places));
+    if (self->places == NULL || !make_texts(self, true)) {
+        return false;
+    }
+    for (i = 0; i < self->count; i++) {
+        if (!place_array(self, i, self->in_place)) {
+            client_list_leave(self, false);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Short ones are faster in the call, and many of them packed into one memory. */
+static bool
+find_places(client_list *self)
+{
+    const uint64_t bytes = self->in_bytes + self->out_bytes;
+
+    if (bytes <= 2 * CLIENT_STAGE_BYTES_MIN || bytes / self->count < PLACED_BYTES_MIN) {
+        return false;
+    }
+    if (!place_list(self)) {
+        free(self->places);
+        self->places = NULL;
+        return false;
+    }
+    return true;
+}
+
 /* ------------------------------------------------------------------------------ life */
 
 void
 client_list_free(client_list *self)
 {
     if (self != NULL) {
+        client_list_leave(self, false);
+        free(self->places);
         free(self->in_place ? NULL : self->out);
         free(self->in);
         free(self->texts);
@@ -188,7 +273,7 @@ client_list_free(client_list *self)
 }
 
 static client_list *
-new_list(tutti_op_kind kind, const tutti_op_data *arrays, size_t count)
+new_list(tutti_client *client, tutti_op_kind kind, const tutti_op_data *arrays, size_t count)
 {
     client_list *self = calloc(1, sizeof(*self));
 
@@ -201,6 +286,7 @@ new_list(tutti_op_kind kind, const tutti_op_data *arrays, size_t count)
         return NULL;
     }
     memcpy(self->arrays, arrays, count * sizeof(*arrays));
+    self->client = client;
     self->count = count;
     self->gives = arrays[0].data != NULL;
     self->takes = arrays[0].result != NULL;
@@ -210,19 +296,24 @@ new_list(tutti_op_kind kind, const tutti_op_data *arrays, size_t count)
 }
 
 tutti_code
-client_list_make(tutti_op_kind kind, const tutti_op *op, const tutti_op_data *arrays, size_t count,
-                 client_list **ret_list, tutti_error *err)
+client_list_make(tutti_client *client, tutti_op_kind kind, const tutti_op *op,
+                 const tutti_op_data *arrays, size_t count, client_list **ret_list,
+                 tutti_error *err)
 {
     client_list *self;
     tutti_code code;
 
     TUTTI_TRY(check_list_op(kind, op, count, err));
-    self = new_list(kind, arrays, count);
+    self = new_list(client, kind, arrays, count);
     if (self == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a list of %zu arrays",
                           count);
     }
     code = lay_out(self, err);
+    if (code == TUTTI_OK && !op->async && find_places(self)) {
+        *ret_list = self;
+        return TUTTI_OK;
+    }
     if (code == TUTTI_OK && !make_rooms(self)) {
         code = TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
                           "no memory to pack %" PRIu64 " bytes of a list, and %" PRIu64
@@ -307,12 +398,16 @@ void
 client_list_write(client_list *self, const char *input, const char *output, tutti_op *op)
 {
     if (self->gives) {
-        write_inputs(self, input);
+        if (self->places == NULL) {
+            write_inputs(self, input);
+        }
         op->inputs = self->names;
         op->input_count = self->count;
     }
     if (self->takes) {
-        write_outputs(self, output);
+        if (self->places == NULL) {
+            write_outputs(self, output);
+        }
         op->outputs = self->names + self->count;
         op->output_count = self->count;
     }
@@ -357,6 +452,17 @@ check_results(const client_list *self, const tutti_op_more *more, tutti_error *e
     return TUTTI_OK;
 }
 
+static void
+take_results(const client_list *self)
+{
+    size_t i;
+
+    for (i = 0; i < self->count; i++) {
+        client_blocks_take(self->client, &self->places[i], self->arrays[i].result,
+                           self->arrays[i].result_bytes);
+    }
+}
+
 tutti_code
 client_list_unpack(const client_list *self, const tutti_op_more *more, tutti_error *err)
 {
@@ -364,6 +470,10 @@ client_list_unpack(const client_list *self, const tutti_op_more *more, tutti_err
     size_t i;
 
     if (!self->takes) {
+        return TUTTI_OK;
+    }
+    if (self->places != NULL) {
+        take_results(self);
         return TUTTI_OK;
     }
     if (more != NULL) {
@@ -404,6 +514,22 @@ run_small_list(const list_call *self)
         code = client_list_unpack(self->list, &more, self->err);
     }
     tutti_op_more_free(&more);
+    return code;
+}
+
+static tutti_code
+run_placed_list(const list_call *self)
+{
+    client_list *list = self->list;
+    tutti_op_result result;
+    tutti_code code;
+
+    client_list_write(list, NULL, NULL, self->op);
+    code = self->wire(self->client, self->op, NULL, &result, self->err);
+    if (code == TUTTI_OK) {
+        code = client_list_unpack(list, NULL, self->err);
+    }
+    client_list_leave(list, code != TUTTI_OK);
     return code;
 }
 
@@ -492,14 +618,18 @@ tutti_list_data(tutti_client *client, tutti_op_kind kind, const tutti_op *op,
 
     TUTTI_TRY(client_take_op(op, &own, err));
     own.coalesced = true;
-    code = client_list_make(kind, &own, arrays, count, &self.list, err);
+    code = client_list_make(client, kind, &own, arrays, count, &self.list, err);
     if (code != TUTTI_OK) {
         if (has_lists(kind)) {
             call_list_in_vain(&self);
         }
         return code;
     }
-    code = self.list->small ? run_small_list(&self) : run_large_list(&self);
+    if (self.list->places != NULL) {
+        code = run_placed_list(&self);
+    } else {
+        code = self.list->small ? run_small_list(&self) : run_large_list(&self);
+    }
     client_list_free(self.list);
     return code;
 }

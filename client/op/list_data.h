@@ -4,15 +4,19 @@
 
 #include "client/op/collectives.h"
 #include "client/op/op.h"
+#include "client/op/place.h"
 #include "tutti/list.h"
 #include "tutti/op_data.h"
 #include "tutti/tensor.h"
 
 /*
- * The arrays, and their bytes one behind the other. Small ones travel inside the call, as a list of inline tensors;
+ * The arrays. Where there is an arena each is a range of it, unless all of them are short: then, and where there is no
+ * arena, their bytes are packed one behind the other. Small lists travel inside the call, as a list of inline tensors;
  * large ones become ranges of one temporary tensor of bytes, which is uploaded once.
  */
 typedef struct client_list {
+    tutti_client *client;
+    client_blocks *places; /* [owned] of the arena, one for each array; NULL = they are packed */
     size_t count;
     tutti_op_data *arrays; /* [owned] a copy */
     tutti_spec *specs;     /* [owned] of what is given */
@@ -29,7 +33,7 @@ typedef struct client_list {
 } client_list;
 
 /*
- * Copy the arrays and pack what is given.
+ * Copy the arrays, and copy what is given to the arena or pack it.
  *
  * [in]         op  complete; its form and lists are looked at
  * [out, owned] ret_list  client_list_free it
@@ -37,13 +41,17 @@ typedef struct client_list {
  * TUTTI_INVALID_ARGUMENT  NO_OP, LIST_SIZE, EMPTY_LIST, BAD_FORM, BAD_LIST, BAD_DTYPE, BAD_SHAPE, SIZE_MISMATCH
  * TUTTI_RESOURCE_EXHAUSTED
  */
-tutti_code client_list_make(tutti_op_kind kind, const tutti_op *op, const tutti_op_data *arrays,
-                            size_t count, client_list **ret_list, tutti_error *err);
+tutti_code client_list_make(tutti_client *client, tutti_op_kind kind, const tutti_op *op,
+                            const tutti_op_data *arrays, size_t count, client_list **ret_list,
+                            tutti_error *err);
 
 /* Of small ones: the memory of the op. It borrows from the list. */
 client_inline client_list_memory(const client_list *self);
 
-/* Of large ones: the op is one on ranges of the tensors of these names, which it borrows from the list. */
+/*
+ * Of large ones: the op is one on ranges of the tensors of these names, which it borrows from the list. Of those in the
+ * arena: of its ranges; the names are not looked at.
+ */
 void client_list_write(client_list *self, const char *input, const char *output, tutti_op *op);
 
 /*
@@ -51,6 +59,9 @@ void client_list_write(client_list *self, const char *input, const char *output,
  * checked by the agent. TUTTI_INVALID_ARGUMENT SIZE_MISMATCH, DTYPE_MISMATCH: nothing was written
  */
 tutti_code client_list_unpack(const client_list *self, const tutti_op_more *more, tutti_error *err);
+
+/* What it holds of the arena goes back, after its results were written; doubt: as client_blocks_free. Again is fine. */
+void client_list_leave(client_list *self, bool doubt);
 
 void client_list_free(client_list *self); /* NULL is fine */
 

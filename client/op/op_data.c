@@ -16,14 +16,13 @@
 #include "client/conn/client.h"
 #include "client/op/collectives.h"
 #include "client/op/op.h"
+#include "client/op/place.h"
 #include "client/tensor/arena.h"
 #include "client/tensor/tensor.h"
 #include "client/tensor/tensors.h"
 #include "tutti/group.h"
 #include "tutti/op_data.h"
 #include "tutti/tensor.h"
-
-#define STAGE_BYTES_MIN (8U << 10) /* larger arrays are copied to the arena rather than sent */
 
 /* Which ranks give an input, and which take a result. */
 typedef enum data_role {
@@ -181,101 +180,8 @@ run_with_result(data_op *self)
 
 /* ------------------------------------------------------------------------------ the arena */
 
-/* Where the bytes of an op are in the arena: they were there, or are copied to a block of their own. */
-typedef struct data_place {
-    char give[TUTTI_RANGE_MAX + 1]; /* if this rank gives */
-    char take[TUTTI_RANGE_MAX + 1];
-    void *give_block; /* [owned] staging; NULL = none */
-    void *take_block; /* the same as give_block: the op works in place there */
-} data_place;
-
-/* The result's own shape does not matter: the agent compares dtype and number of elements. */
-static tutti_spec
-describe_result(const data_op *self)
-{
-    const tutti_dtype dtype = self->memory.spec->dtype;
-
-    return self->keeps_size
-               ? *self->memory.spec
-               : (tutti_spec){
-                     .dtype = dtype,
-                     .dim_count = 1,
-                     .dims = {(int64_t)(self->memory.result_bytes / tutti_dtype_bytes(dtype))}};
-}
-
-/* doubt: the op has failed, so another rank may write there still (client_arena_doubt). */
-static void
-free_place(data_op *self, data_place *place, bool doubt)
-{
-    void (*const free_block)(tutti_client *, void *) =
-        doubt ? client_arena_doubt : tutti_free_memory;
-
-    if (place->take_block != place->give_block) {
-        free_block(self->client, place->take_block);
-    }
-    free_block(self->client, place->give_block);
-}
-
-/* False: the agent has no room for it, and the caller goes another way. */
-static bool
-stage_op_data(data_op *self, data_place *place, bool give, bool take)
-{
-    const client_inline *memory = &self->memory;
-    const tutti_spec result = describe_result(self);
-    const bool in_place = give && take && self->keeps_size;
-    bool good = true;
-
-    if (give) {
-        good = client_arena_stage(self->client, memory->bytes, memory->spec, &place->give_block,
-                                  place->give);
-    }
-    if (good && take && in_place) {
-        place->take_block = place->give_block;
-        memcpy(place->take, place->give, sizeof(place->take));
-    } else if (good && take) {
-        good = client_arena_stage(self->client, memory->result_bytes, &result, &place->take_block,
-                                  place->take);
-    }
-    if (!good) {
-        free_place(self, place, false);
-        return false;
-    }
-    if (give) {
-        memcpy(place->give_block, memory->data, memory->bytes);
-        client_arena_count_copy(self->client, memory->bytes);
-    }
-    return true;
-}
-
-/*
- * False: this op goes by messages, or by tensors of its own. Small arrays that are not in the arena are
- * faster in the call.
- */
-static bool
-find_place(data_op *self, data_place *place)
-{
-    const client_inline *memory = &self->memory;
-    const tutti_spec result = describe_result(self);
-    const uint64_t most = (memory->gives && memory->bytes > memory->result_bytes) || !memory->takes
-                              ? memory->bytes
-                              : memory->result_bytes;
-    const bool give =
-        memory->gives && !client_arena_find(self->client, memory->data, memory->spec, place->give);
-    const bool take =
-        memory->takes && !client_arena_find(self->client, memory->result, &result, place->take);
-
-    if (!give && !take) {
-        return memory->gives || memory->takes;
-    }
-    if (most <= STAGE_BYTES_MIN || (memory->gives && memory->bytes == 0) ||
-        (memory->takes && memory->result_bytes == 0)) {
-        return false;
-    }
-    return stage_op_data(self, place, give, take);
-}
-
 static tutti_code
-run_placed(data_op *self, data_place *place)
+run_placed(data_op *self, client_place *place)
 {
     const client_inline *memory = &self->memory;
     tutti_code code;
@@ -283,11 +189,10 @@ run_placed(data_op *self, data_place *place)
     self->op.input = memory->gives ? place->give : NULL;
     self->op.output = memory->takes ? place->take : NULL;
     code = self->wire(self->client, &self->op, NULL, &self->result, self->err);
-    if (code == TUTTI_OK && place->take_block != NULL) {
-        memcpy(memory->result, place->take_block, memory->result_bytes);
-        client_arena_count_copy(self->client, memory->result_bytes);
+    if (code == TUTTI_OK) {
+        client_blocks_take(self->client, &place->blocks, memory->result, memory->result_bytes);
     }
-    free_place(self, place, code != TUTTI_OK);
+    client_blocks_free(self->client, &place->blocks, code != TUTTI_OK);
     return code;
 }
 
@@ -297,11 +202,10 @@ run_data(data_op *self)
 {
     const client_inline *memory = &self->memory;
     const bool both = memory->gives && memory->takes;
-    data_place place; /* the texts are written where they are used */
+    client_place place; /* the texts are written where they are used */
 
-    place.give_block = NULL;
-    place.take_block = NULL;
-    if (find_place(self, &place)) {
+    if (client_place_find(self->client, memory, CLIENT_STAGE_BYTES_MIN, both && self->keeps_size,
+                          &place)) {
         return run_placed(self, &place);
     }
     client_arena_count_copy(self->client, (memory->gives ? memory->bytes : 0) +

@@ -34,9 +34,10 @@ tutti_queue_options_init(tutti_queue_options *options)
 /* ------------------------------------------------------------------------------ items */
 
 void
-queue_item_free(queue_item *item)
+queue_item_free(tutti_queue *queue, queue_item *item)
 {
     if (item != NULL) {
+        client_blocks_free(queue->client, &item->blocks, false);
         tutti_rpc_packed_free(item->message.packed);
         tutti_rpc_packed_free(item->cancel.packed);
         tutti_op_more_free(&item->call.result.more);
@@ -121,12 +122,28 @@ queue_claim(tutti_queue *queue, uint64_t id)
     return item;
 }
 
+/* An op that has failed may write its blocks still: the arena finds out when it does not any more. */
+static void
+leave_arena(tutti_queue *queue, queue_item *item)
+{
+    const bool good = item->call.result.error.code == TUTTI_OK;
+
+    if (item->list != NULL) {
+        client_list_leave(item->list, !good);
+    }
+    if (good) {
+        client_blocks_take(queue->client, &item->blocks, item->result, item->result_bytes);
+    }
+    client_blocks_free(queue->client, &item->blocks, !good);
+}
+
 void
 queue_finish(tutti_queue *queue, queue_item *item)
 {
     if (item->stage != NULL) {
         queue_stage_finish(queue, item);
     } else {
+        leave_arena(queue, item);
         queue_complete(queue, item);
     }
 }
@@ -278,7 +295,7 @@ hand_over_item(tutti_queue *queue, tutti_list_node *link, tutti_queue_completion
     (void)pthread_mutex_lock(&queue->lock);
     queue->outstanding--;
     (void)pthread_mutex_unlock(&queue->lock);
-    queue_item_free(item);
+    queue_item_free(queue, item);
 }
 
 static tutti_code
@@ -413,7 +430,7 @@ free_queue(tutti_queue *queue)
     }
     client_lane_close(queue->lane);
     while ((link = tutti_list_pop(&queue->ready.done)) != NULL) {
-        queue_item_free(tutti_container_of(link, queue_item, link));
+        queue_item_free(queue, tutti_container_of(link, queue_item, link));
     }
     if (queue->conn != NULL) {
         client_conn_give(queue->client, queue->conn);

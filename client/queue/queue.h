@@ -10,6 +10,7 @@
 #include "client/conn/conn_pool.h"
 #include "client/op/list_data.h"
 #include "client/op/op.h"
+#include "client/op/place.h"
 #include "client/pipeline/pipeline.h"
 #include "client/queue/ready.h"
 #include "tutti/queue.h"
@@ -25,7 +26,7 @@ typedef struct queue_message {
 
 #define QUEUE_STAGERS 2 /* threads: one may upload while another one downloads */
 
-/* Memory that is too large for a message: it goes through temporary tensors. */
+/* Memory that is too large for a message, and finds no room in the arena: it goes through temporary tensors. */
 typedef struct queue_stage {
     tutti_list_node link; /* in the queue's uploads or downloads */
     queue_item *item;
@@ -54,7 +55,11 @@ struct queue_item {
     bool cancelled;     /* behind the queue's lock */
     bool held;          /* its message waits for its upload; behind the queue's lock */
     client_list *list;  /* [owned] NULL = one array, or tensors */
-    queue_stage *stage; /* [owned] NULL = its data travels inside of messages */
+    queue_stage *stage; /* [owned] NULL = its data travels inside of messages, or is in the arena */
+    bool placed;        /* in the arena: it names ranges of it */
+    client_blocks blocks; /* [owned] of the arena, from which its result is copied */
+    void *result;         /* where to, if there are blocks */
+    uint64_t result_bytes;
     void *user;
 };
 
@@ -110,7 +115,7 @@ void queue_finish(tutti_queue *queue, queue_item *item);
 /* An item that was claimed is complete: its result is in item->call. */
 void queue_complete(tutti_queue *queue, queue_item *item);
 
-void queue_item_free(queue_item *item); /* NULL is fine */
+void queue_item_free(tutti_queue *queue, queue_item *item); /* NULL is fine */
 
 /* ------------------------------------------------------------------ source.c */
 
@@ -123,6 +128,9 @@ void queue_break(tutti_queue *queue, const tutti_error *why);
 void queue_end_when_empty(tutti_queue *queue);
 
 /* ------------------------------------------------------------------ stage.c */
+
+/* May the result overwrite the input? */
+bool queue_stage_in_place(tutti_op_kind kind, const client_inline *memory);
 
 /*
  * Is the memory too large for a message? Then its op is to run on tensors: `op` gets their names,

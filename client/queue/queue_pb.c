@@ -95,6 +95,9 @@ queue_read_answer(tutti_queue *queue, tutti_rpc_message *message, tutti_error *e
         (void)client_list_unpack(item->list, &item->call.result.more, &item->call.result.error);
         tutti_op_more_free(&item->call.result.more); /* they have no handles */
     }
+    if (item->placed) {
+        item->call.result.op.output = (tutti_handle){0};
+    }
     tutti_rpc_message_free(message);
     queue_finish(queue, item);
     return code;
@@ -145,23 +148,39 @@ new_item(const client_inline *memory, void *user)
     return self;
 }
 
-/* What an item brings along; both NULL = nothing. */
+/* What an item brings along; all zero = nothing. */
 typedef struct queue_load {
-    queue_stage *stage; /* [owned] */
-    client_list *list;  /* [owned] */
+    queue_stage *stage;   /* [owned] */
+    client_list *list;    /* [owned] */
+    client_blocks blocks; /* [owned] */
+    bool placed;          /* in the arena */
+    void *result;
+    uint64_t result_bytes;
 } queue_load;
 
 static void
-free_load(const queue_load *load)
+free_load(tutti_queue *queue, queue_load *load)
 {
+    client_blocks_free(queue->client, &load->blocks, false);
     client_list_free(load->list);
     free(load->stage);
+}
+
+static void
+take_load(queue_item *item, const queue_load *load)
+{
+    item->stage = load->stage;
+    item->list = load->list;
+    item->blocks = load->blocks;
+    item->placed = load->placed;
+    item->result = load->result;
+    item->result_bytes = load->result_bytes;
 }
 
 /* [in] op  complete; [in, moved] load */
 static tutti_code
 submit_item(tutti_queue *queue, tutti_op_kind kind, const tutti_op *op, client_inline *memory,
-            const queue_load *load, void *user, uint64_t *ret_id, tutti_error *err)
+            queue_load *load, void *user, uint64_t *ret_id, tutti_error *err)
 {
     const client_op_fn fn = client_op_of(kind);
     queue_hook hook = {.hook.take = take_queue_request, .queue = queue};
@@ -170,17 +189,16 @@ submit_item(tutti_queue *queue, tutti_op_kind kind, const tutti_op *op, client_i
     tutti_code code;
 
     if (fn == NULL) {
-        free_load(load);
+        free_load(queue, load);
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "NO_OP", "kind of op %d is unknown",
                               (int)kind);
     }
     hook.item = new_item(memory, user);
     if (hook.item == NULL) {
-        free_load(load);
+        free_load(queue, load);
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for an op");
     }
-    hook.item->stage = load->stage;
-    hook.item->list = load->list;
+    take_load(hook.item, load);
     memory->request_hook = &hook.hook;
     code = fn(queue->client, op, memory, &none, err);
     id = hook.item->call.id;
@@ -188,7 +206,7 @@ submit_item(tutti_queue *queue, tutti_op_kind kind, const tutti_op *op, client_i
         code = queue_enter(queue, hook.item, err);
     }
     if (code != TUTTI_OK) {
-        queue_item_free(hook.item);
+        queue_item_free(queue, hook.item);
         return code;
     }
     if (ret_id != NULL) {
@@ -202,7 +220,7 @@ tutti_code
 tutti_queue_submit(tutti_queue *queue, tutti_op_kind kind, const tutti_op *op, void *user,
                    uint64_t *ret_id, tutti_error *err)
 {
-    const queue_load load = {0};
+    queue_load load = {0};
     client_inline memory = {0};
     tutti_op own;
 
@@ -224,12 +242,31 @@ take_queue_data(const tutti_queue_data *data, client_inline *ret_memory, tutti_e
     return client_take_memory(ret_memory, err);
 }
 
+/* An async op ends before it is done, and is refused; so its memory is not looked for. */
+static bool
+place_load(tutti_queue *queue, tutti_op_kind kind, client_inline *memory, client_place *place,
+           tutti_op *op, queue_load *load)
+{
+    load->placed = !op->async && client_place_find(queue->client, memory, CLIENT_STAGE_BYTES_MIN,
+                                                   queue_stage_in_place(kind, memory), place);
+    if (load->placed) {
+        op->input = memory->gives ? place->give : NULL;
+        op->output = memory->takes ? place->take : NULL;
+        load->blocks = place->blocks;
+        load->result = memory->result;
+        load->result_bytes = memory->result_bytes;
+        *memory = (client_inline){0};
+    }
+    return load->placed;
+}
+
 tutti_code
 tutti_queue_submit_data(tutti_queue *queue, tutti_op_kind kind, const tutti_op *op,
                         const tutti_queue_data *data, void *user, uint64_t *ret_id,
                         tutti_error *err)
 {
     queue_load load = {0};
+    client_place place; /* the texts are written where they are used */
     client_inline memory;
     tutti_op own;
 
@@ -238,7 +275,9 @@ tutti_queue_submit_data(tutti_queue *queue, tutti_op_kind kind, const tutti_op *
     TUTTI_TRY(take_queue_data(data, &memory, err));
     own.input = NULL;
     own.output = NULL;
-    TUTTI_TRY(queue_stage_make(kind, &own, &memory, &load.stage, err));
+    if (!place_load(queue, kind, &memory, &place, &own, &load)) {
+        TUTTI_TRY(queue_stage_make(kind, &own, &memory, &load.stage, err));
+    }
     return submit_item(queue, kind, &own, &memory, &load, user, ret_id, err);
 }
 
@@ -256,8 +295,11 @@ tutti_queue_submit_list(tutti_queue *queue, tutti_op_kind kind, const tutti_op *
     own.input = NULL;
     own.output = NULL;
     own.coalesced = true;
-    TUTTI_TRY(client_list_make(kind, &own, arrays, count, &load.list, err));
-    if (load.list->small) {
+    TUTTI_TRY(client_list_make(queue->client, kind, &own, arrays, count, &load.list, err));
+    load.placed = load.list->places != NULL;
+    if (load.placed) {
+        client_list_write(load.list, NULL, NULL, &own);
+    } else if (load.list->small) {
         memory = client_list_memory(load.list);
     } else if ((load.stage = queue_stage_make_list(&own, load.list)) == NULL) {
         client_list_free(load.list);

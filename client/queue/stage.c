@@ -17,9 +17,8 @@
 #include "client/tensor/tensor.h"
 #include "client/tensor/tensors.h"
 
-/* May the result overwrite the input? */
-static bool
-is_in_place(tutti_op_kind kind, const client_inline *memory)
+bool
+queue_stage_in_place(tutti_op_kind kind, const client_inline *memory)
 {
     return !memory->takes || (memory->bytes == memory->result_bytes &&
                               (kind == TUTTI_OP_ALL_REDUCE || kind == TUTTI_OP_REDUCE_TO_ROOT ||
@@ -75,7 +74,7 @@ queue_stage_make(tutti_op_kind kind, tutti_op *op, client_inline *memory, queue_
     self->data = memory->data;
     self->result = memory->result;
     self->result_bytes = memory->result_bytes;
-    self->two = memory->gives && !is_in_place(kind, memory);
+    self->two = memory->gives && !queue_stage_in_place(kind, memory);
     client_draw_name(self->input);
     client_draw_name(self->output);
     op->input = memory->gives ? self->input : NULL;

@@ -248,8 +248,9 @@ typedef struct tutti_op_data {
  *
  *     code = tutti_list_data(client, TUTTI_OP_ALL_REDUCE, NULL, grads, 2, &err);
  *
- * The arrays are packed: if all that is given, and all that is taken, are at most
- * TUTTI_INLINE_BYTES_MAX, they travel in one call; else they are ranges of one temporary tensor for
+ * Where there is an arena (tutti/share.h), arrays in it are not copied, and the others are copied to it and back, unless
+ * there are few bytes: up to 16 KiB, or 512 for each array. Else the arrays are packed: if all that is given, and all that is
+ * taken, are at most TUTTI_INLINE_BYTES_MAX, they travel in one call; else they are ranges of one temporary tensor for
  * each direction, which is uploaded and downloaded once. Packing needs as much memory again.
  * Ranks may differ in it, and may call the op on tensors (tutti/list.h).
  *

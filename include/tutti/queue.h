@@ -35,7 +35,7 @@
  * Order. The ops of one queue reach the agent in the order of their submissions, if one thread
  * submits them or the program orders the threads itself; so collectives of one group match as they
  * do with blocking calls. Sends to one peer with one tag, and receives, keep their order too. An op on
- * more than TUTTI_INLINE_BYTES_MAX (3 MiB) of memory is uploaded first, and what is submitted behind
+ * more than TUTTI_INLINE_BYTES_MAX (3 MiB) of memory is uploaded first where there is no arena, and what is submitted behind
  * it waits in this process until that is done. Nothing is said about the order between two queues, or between a
  * queue and blocking calls of the same client: do not call collectives of one group both ways at
  * once, or state tutti_op.sequence. Completions come in the order in which the ops end.
@@ -201,7 +201,9 @@ typedef tutti_op_data tutti_queue_data;
  * root of a broadcast gives and does not take, the others take; a send gives, a recv takes. The rank
  * that a recv came from is in tutti_op_result.source.
  *
- * Up to TUTTI_INLINE_BYTES_MAX (3 MiB) the bytes travel inside the call, copied by the submission.
+ * Memory of an arena (tutti/share.h) is not copied. Other arrays of more than 8 KiB are copied to the arena by the
+ * submission, where there is one, and back by the thread that reads the completion; a submission may ask the agent for
+ * memory then. Else, up to TUTTI_INLINE_BYTES_MAX (3 MiB), the bytes travel inside the call, copied by the submission.
  * Larger data goes through temporary tensors, as tutti/op_data.h says, by two threads of the queue.
  *
  * [in]  kind    which op
@@ -222,7 +224,7 @@ TUTTI_API tutti_code tutti_queue_submit_data(tutti_queue *queue, tutti_op_kind k
 
 /*
  * Several arrays in one op, as tutti_list_data (tutti/op_data.h). The submission copies what is given, of
- * any size; results are written before the completion can be seen.
+ * any size, but for what is in an arena; results are written before the completion can be seen.
  *
  * [in]  kind    all but ALL_TO_ALL, BARRIER, SEND and RECV
  * [in]  op      as in tutti_queue_submit_data

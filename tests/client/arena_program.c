@@ -43,12 +43,18 @@ tear_down(void **state)
 }
 
 static uint64_t
-copied(const rig *self)
+copied_of(tutti_client *client)
 {
     tutti_arena_stats stats;
 
-    tutti_arena_stat(self->client, &stats);
+    tutti_arena_stat(client, &stats);
     return stats.copied_bytes;
+}
+
+static uint64_t
+copied(const rig *self)
+{
+    return copied_of(self->client);
 }
 
 static float *
@@ -175,6 +181,128 @@ test_arena__stages_large_arrays_of_the_caller(void **state)
     assert_int_equal(copied(self) - before, (1 + RANKS) * COUNT * sizeof(float));
     free(values);
     free(all);
+}
+
+static void
+take_one(tutti_queue *queue)
+{
+    tutti_queue_completion done;
+    tutti_error err;
+
+    assert_ok(tutti_queue_next(queue, TUTTI_QUEUE_FOREVER, &done, &err));
+    if (done.error.code != TUTTI_OK) {
+        fail_msg("%s", done.error.text);
+    }
+    assert_string_equal(done.op.output.text, "");
+    assert_int_equal(done.more.output_count, 0);
+}
+
+/* What was there is copied by nobody, other large arrays once there and once back. */
+static void
+test_arena__serves_queues(void **state)
+{
+    rig *self = *state;
+    float *values = allocate(self, COUNT);
+    float *other = malloc(COUNT * sizeof(float));
+    tutti_queue_data data = {
+        .spec = vector(COUNT), .data = values, .result = values, .result_bytes = COUNT * 4};
+    const uint64_t before = copied(self);
+    tutti_queue *queue;
+    tutti_error err;
+
+    assert_non_null(other);
+    assert_ok(tutti_queue_open(self->client, NULL, &queue, &err));
+    fill(values, COUNT, (float)self->rank + 1);
+    assert_ok(tutti_queue_submit_data(queue, TUTTI_OP_ALL_REDUCE, NULL, &data, NULL, NULL, &err));
+    take_one(queue);
+    check(values, COUNT, 3);
+    assert_int_equal(copied(self), before);
+    fill(other, COUNT, (float)self->rank + 1);
+    data.data = data.result = other;
+    assert_ok(tutti_queue_submit_data(queue, TUTTI_OP_ALL_REDUCE, NULL, &data, NULL, NULL, &err));
+    take_one(queue);
+    check(other, COUNT, 3);
+    assert_int_equal(copied(self) - before, 2 * COUNT * sizeof(float));
+    assert_ok(tutti_queue_close(queue, &err));
+    tutti_free_memory(self->client, values);
+    free(other);
+}
+
+/* A list of one array there and one elsewhere, by a queue and by a call that waits. */
+static void
+test_arena__serves_lists(void **state)
+{
+    rig *self = *state;
+    float *values = allocate(self, COUNT);
+    float *other = malloc(COUNT * sizeof(float));
+    const tutti_op_data arrays[2] = {
+        {.spec = vector(COUNT), .data = values, .result = values, .result_bytes = COUNT * 4},
+        {.spec = vector(COUNT), .data = other, .result = other, .result_bytes = COUNT * 4}};
+    const uint64_t before = copied(self);
+    tutti_queue *queue;
+    tutti_error err;
+
+    assert_non_null(other);
+    assert_ok(tutti_queue_open(self->client, NULL, &queue, &err));
+    fill(values, COUNT, (float)self->rank + 1);
+    fill(other, COUNT, (float)self->rank);
+    assert_ok(
+        tutti_queue_submit_list(queue, TUTTI_OP_ALL_REDUCE, NULL, arrays, 2, NULL, NULL, &err));
+    take_one(queue);
+    assert_int_equal(copied(self) - before, 2 * COUNT * sizeof(float));
+    assert_ok(tutti_list_data(self->client, TUTTI_OP_ALL_REDUCE, NULL, arrays, 2, &err));
+    check(values, COUNT, 6);
+    check(other, COUNT, 2);
+    assert_int_equal(copied(self) - before, 4 * COUNT * sizeof(float));
+    assert_ok(tutti_queue_close(queue, &err));
+    tutti_free_memory(self->client, values);
+    free(other);
+}
+
+/* As FSDP2 does it: what a rank gives is its part of what it takes. */
+static void
+test_arena__gathers_what_lies_in_its_result(void **state)
+{
+    rig *self = *state;
+    float *all = allocate(self, COUNT * RANKS);
+    float *mine = all + (size_t)self->rank * COUNT;
+    const tutti_spec spec = vector(COUNT);
+    tutti_error err;
+
+    fill(all, COUNT * RANKS, -1);
+    fill(mine, COUNT, (float)self->rank);
+    assert_ok(tutti_all_gather_data(self->client, NULL, &spec, mine, all,
+                                    COUNT * RANKS * sizeof(float), &err));
+    check(all, COUNT, 0);
+    check(all + COUNT, COUNT, 1);
+    tutti_free_memory(self->client, all);
+}
+
+/* A part of the arena that is made under a lease ends with it, and its memory is memory like any other. */
+static void
+test_arena__of_a_lease_ends_with_it(void **state)
+{
+    const tutti_spec spec = vector(COUNT);
+    tutti_lease *lease;
+    tutti_client *own;
+    tutti_error err;
+    uint64_t before;
+    void *memory;
+
+    assert_ok(tutti_connect(NULL, &own, &err));
+    assert_ok(tutti_lease_open(own, &lease, &err));
+    assert_ok(tutti_alloc(own, COUNT * sizeof(float), &memory, &err));
+    fill(memory, COUNT, 1);
+    before = copied_of(own);
+    assert_ok(tutti_all_reduce_data(own, NULL, &spec, memory, memory, &err));
+    assert_int_equal(copied_of(own), before);
+    tutti_lease_close(lease);
+    assert_ok(tutti_all_reduce_data(own, NULL, &spec, memory, memory, &err));
+    check(memory, COUNT, 4);
+    assert_int_equal(copied_of(own) - before, 2 * COUNT * sizeof(float));
+    tutti_free_memory(own, memory);
+    (void)state;
+    tutti_close(own);
 }
 
 static void
@@ -448,6 +576,10 @@ main(int argc, char **argv)
         TEST(test_arena__is_gathered_from_one_block_to_another),
         TEST(test_arena__is_broadcast_and_scattered_and_reduced_to_a_root),
         TEST(test_arena__stages_large_arrays_of_the_caller),
+        TEST(test_arena__serves_queues),
+        TEST(test_arena__serves_lists),
+        TEST(test_arena__gathers_what_lies_in_its_result),
+        TEST(test_arena__of_a_lease_ends_with_it),
         TEST(test_arena__overlap_is_refused_by_name),
         TEST(test_arena__drawn_blocks_keep_what_is_written),
         TEST(test_arena__keeps_the_block_of_a_failed_op_while_its_tensor_is_written),

@@ -39,6 +39,8 @@ tear_down(void **state)
     tutti_error err;
 
     assert_ok(tutti_queue_close(self->queue, &err));
+    tutti_close(self->client); /* the tensors of its arena go with it */
+    assert_ok(tutti_connect(NULL, &self->client, &err));
     assert_ok(tutti_agent_stat(self->client, &stats, &err));
     assert_int_equal(stats.tensor_count, 0);
     tutti_close(self->client);
