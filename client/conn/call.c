@@ -138,6 +138,15 @@ client_stream_again(const tutti_client *client, client_conn *conn, const tutti_e
            pause_before(*until_ns, pause_ns);
 }
 
+bool
+client_stream_resumes(const tutti_error *err, uint64_t until_ns, uint64_t *pause_ns)
+{
+    if (*pause_ns == 0) {
+        *pause_ns = PAUSE_MIN_NS;
+    }
+    return err->code == TUTTI_UNAVAILABLE && pause_before(until_ns, pause_ns);
+}
+
 static tutti_code
 hear_responses(tutti_rpc_stream *stream, const struct ProtobufCMessage *request,
                bool (*on_response)(void *arg, const void *response), void *arg, bool *ret_enough,

@@ -50,6 +50,15 @@ bool client_stream_again(const tutti_client *client, client_conn *conn, const tu
                          uint64_t *until_ns, uint64_t *pause_ns);
 
 /*
+ * Of a stream that can go on where it was: it has ended with `err`. True when another one is worth an attempt,
+ * after a pause: whoever served it has gone.
+ *
+ * [in]      until_ns  attempts end then
+ * [in, out] pause_ns  0 before the first
+ */
+bool client_stream_resumes(const tutti_error *err, uint64_t until_ns, uint64_t *pause_ns);
+
+/*
  * Behind the opening of a call with one request and many responses: send the request, hand on what comes,
  * and finish the call. How it ended; TUTTI_OK also if `on_response` said that it is enough: then it is cancelled.
  *

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -66,8 +67,58 @@ func (self *turns) take(turn int) {
 	fmt.Println("popped", self.pop("shared"))
 }
 
+// watched is what a watch of all keys has told: counters that count, tags that are set and deleted by turns.
+type watched struct {
+	last    map[string]int
+	there   map[string]bool
+	version uint64
+	changes int
+	err     error
+}
+
+func (self *watched) hear(said *tuttiv1.StoreServiceWatchResponse) bool {
+	key, set := string(said.Entry.Key), said.Kind == tuttiv1.WatchKind_WATCH_KIND_SET
+	if said.Kind == tuttiv1.WatchKind_WATCH_KIND_BEGUN {
+		fmt.Println("stands")
+		return true
+	}
+	if key == "stop" {
+		return false
+	}
+	self.changes++
+	kind := strings.SplitN(key, " ", 2)[0]
+	number := self.last[key]
+	if set && (kind == "count" || kind == "tag") {
+		text := string(said.Entry.Value)
+		number, _ = strconv.Atoi(text[strings.LastIndex(text, "/")+1:])
+	}
+	switch {
+	case said.Entry.Version < self.version:
+		self.err = fmt.Errorf("%v: an older version", said)
+	case kind != "count" && kind != "tag":
+	case set && (number != self.last[key]+1 || kind == "tag" && self.there[key]), !set && !self.there[key]:
+		self.err = fmt.Errorf("%v behind %d", said, self.last[key])
+	default:
+		self.last[key], self.there[key] = number, set
+	}
+	self.version = said.Entry.Version
+	return self.err == nil
+}
+
+func (self *watched) run(agent *Agent) error {
+	self.last, self.there = map[string]int{}, map[string]bool{}
+	if err := agent.Watch(context.Background(), nil, self.hear); err != nil {
+		return err
+	}
+	for key, last := range self.last {
+		fmt.Println("told", key, last)
+	}
+	fmt.Println("changes", self.changes)
+	return self.err
+}
+
 // TestKills is tests/client/kills_program.c in Go, for tests/clients/test_kills.py: TUTTI_TEST_KILLS is
-// "AGENT load ID" or "AGENT wait ID".
+// "AGENT load ID", "AGENT wait ID" or "AGENT watch ID".
 func TestKills(t *testing.T) {
 	words := strings.Fields(os.Getenv("TUTTI_TEST_KILLS"))
 	if len(words) != 3 {
@@ -79,7 +130,9 @@ func TestKills(t *testing.T) {
 	}
 	defer agent.Close()
 	self := &turns{ctx: context.Background(), store: agent.Store, name: words[2]}
-	if words[1] == "wait" {
+	if words[1] == "watch" {
+		self.err = new(watched).run(agent)
+	} else if words[1] == "wait" {
 		self.add("waits " + self.name)
 		fmt.Println("popped", self.pop("wait "+self.name))
 	} else {

@@ -47,6 +47,7 @@ type Agent struct {
 	options     []Option
 	line        *grpc.ClientConn
 	coordinator *grpc.ClientConn
+	leader      *leader // nil = there is one coordinator, of this host
 }
 
 // Connect connects to an agent, "host:port" or "unix:/path", and waits until it has joined its job: as long
@@ -114,6 +115,7 @@ func (agent *Agent) meetCoordinator(address string) error {
 		return err
 	}
 	agent.coordinator = line
+	agent.leader = waits.leader
 	agent.Coordinator = tuttiv1.NewCoordinatorServiceClient(line)
 	agent.Meshes = tuttiv1.NewMeshServiceClient(line)
 	agent.Metadata = tuttiv1.NewMetadataServiceClient(line)

@@ -19,6 +19,7 @@
 #define PAGE_SIZE 1000
 #define KEY_MAX 1024
 #define WAIT_KEYS_MAX 1024
+#define WATCH_AGAIN_NS (30 * TUTTI_NS_PER_S) /* the coordinator's --retry-window */
 
 static const tutti_rpc_stub stub_get = {SERVICE, "Get"};
 static const tutti_rpc_stub stub_set = {SERVICE, "Set"};
@@ -303,31 +304,56 @@ tutti_kv_wait(tutti_client *client, const void *const *keys, const size_t *key_s
     return client_invoke_again(client, &call, &request.base, NULL, err);
 }
 
-/* A watch under way. */
+/* A watch under way. It goes on over the end of its stream: `history`, `from` and `skip` say where. */
 typedef struct watching {
+    tutti_client *client;
+    client_conn *conn;
     tutti_rpc_stream *stream;
     tutti_kv_fn on_entry;
     void *arg;
-    bool stands;
+    uint64_t until_ns; /* the time is up; 0 = never */
+    uint64_t begin_until_ns;
+    uint64_t lost_ns; /* since then nobody has answered */
+    uint64_t pause_ns;
+    bool stands;      /* the function was told so */
+    bool heard;       /* a message has come of this stream */
+    uint64_t history; /* 0 = that coordinator keeps none */
+    uint64_t from;    /* the version of the next change, or of the last ... */
+    uint32_t skip;    /* ... of which so many were told */
 } watching;
+
+static void
+keep_place(watching *self, uint64_t version)
+{
+    self->skip = version == self->from ? self->skip + 1 : 1;
+    self->from = version;
+}
 
 /*
  * The first message says that the watch stands, and at which version; changes of later versions
- * are not missed. It comes to the function as an entry without a key.
+ * are not missed. It comes to the function as an entry without a key, once.
  */
 static bool
 notify_watcher(void *arg, const void *message)
 {
     const Tutti__V1__StoreServiceWatchResponse *response = message;
+    const bool begun = response->kind == TUTTI__V1__WATCH_KIND__WATCH_KIND_BEGUN;
     tutti_kv_entry entry = {0};
     watching *self = arg;
 
-    if (response->kind == TUTTI__V1__WATCH_KIND__WATCH_KIND_BEGUN) {
+    self->heard = true;
+    if (begun && self->stands) {
+        return true;
+    }
+    if (begun) {
         self->stands = true;
         entry.version = response->entry == NULL ? 0 : response->entry->version;
+        self->history = response->history;
+        self->from = entry.version + 1;
     } else if (response->entry != NULL) {
         entry = read_store_entry(response->entry);
         entry.deleted = response->kind == TUTTI__V1__WATCH_KIND__WATCH_KIND_DELETED;
+        keep_place(self, entry.version);
     } else {
         return true;
     }
@@ -335,16 +361,23 @@ notify_watcher(void *arg, const void *message)
 }
 
 /*
- * How a watch ends: the caller has enough, or its time is up (both are fine once it stands), or
- * the stream broke.
+ * How a stream of a watch ends: the caller has enough, or its time is up (both are fine once it stands), or
+ * it broke.
  */
 static tutti_code
-watch_store(watching *self, const Tutti__V1__StoreServiceWatchRequest *request, tutti_error *err)
+watch_once(watching *self, Tutti__V1__StoreServiceWatchRequest *request, tutti_error *err)
 {
-    bool enough;
-    const tutti_code code =
-        client_stream_hear(self->stream, &request->base, notify_watcher, self, &enough, err);
+    const tutti_rpc_call_options options = {.deadline_ns = self->until_ns};
+    bool enough = false;
+    tutti_code code;
 
+    request->history = self->history;
+    request->from_version = self->history == 0 ? 0 : self->from;
+    request->skip = self->history == 0 ? 0 : self->skip;
+    self->heard = false;
+    TUTTI_TRY(
+        tutti_rpc_stream_open(self->conn->channel, &stub_watch, &options, &self->stream, err));
+    code = client_stream_hear(self->stream, &request->base, notify_watcher, self, &enough, err);
     if (enough || (self->stands && code == TUTTI_DEADLINE_EXCEEDED)) {
         return TUTTI_OK;
     }
@@ -352,30 +385,49 @@ watch_store(watching *self, const Tutti__V1__StoreServiceWatchRequest *request, 
                             : code;
 }
 
+/* When attempts to go on end: as long as a coordinator knows by default where a watch was. */
+static uint64_t
+give_up_ns(const watching *self)
+{
+    const uint64_t until_ns = self->lost_ns + WATCH_AGAIN_NS;
+
+    return self->until_ns != 0 && self->until_ns < until_ns ? self->until_ns : until_ns;
+}
+
+/* The stream has ended with `err`: may there be another one? Until it stands a watch is as any call. */
+static bool
+may_watch_again(watching *self, const tutti_error *err)
+{
+    if (!self->stands) {
+        return client_stream_again(self->client, self->conn, err, &self->begin_until_ns,
+                                   &self->pause_ns);
+    }
+    if (self->heard) {
+        self->lost_ns = tutti_clock_ns();
+        self->pause_ns = 0;
+    }
+    return self->history != 0 && client_stream_resumes(err, give_up_ns(self), &self->pause_ns);
+}
+
 tutti_code
 tutti_kv_watch(tutti_client *client, const void *prefix, size_t prefix_size, uint32_t timeout_ms,
                tutti_kv_fn on_entry, void *arg, tutti_error *err)
 {
     Tutti__V1__StoreServiceWatchRequest request = TUTTI__V1__STORE_SERVICE_WATCH_REQUEST__INIT;
-    const tutti_rpc_call_options options = {
-        .deadline_ns = timeout_ms == 0 ? 0 : client_deadline(client, timeout_ms)};
-    watching self = {.on_entry = on_entry, .arg = arg};
-    uint64_t until_ns = options.deadline_ns;
-    uint64_t pause_ns = 0;
-    client_conn *conn = NULL;
+    watching self = {.client = client,
+                     .on_entry = on_entry,
+                     .arg = arg,
+                     .until_ns = timeout_ms == 0 ? 0 : client_deadline(client, timeout_ms)};
     tutti_error why = {0};
     tutti_code code;
 
-    TUTTI_TRY(client_conn_take(client, CLIENT_COORDINATOR, &conn, err));
+    TUTTI_TRY(client_conn_take(client, CLIENT_COORDINATOR, &self.conn, err));
     request.job = client_write_text(client_job(client));
     request.prefix = client_write_bytes(prefix, prefix_size);
+    self.begin_until_ns = self.until_ns;
     do {
-        code = tutti_rpc_stream_open(conn->channel, &stub_watch, &options, &self.stream, &why);
-        if (code == TUTTI_OK) {
-            code = watch_store(&self, &request, &why);
-        }
-    } while (code != TUTTI_OK && !self.stands &&
-             client_stream_again(client, conn, &why, &until_ns, &pause_ns));
-    client_conn_give(client, conn);
+        code = watch_once(&self, &request, &why);
+    } while (code != TUTTI_OK && may_watch_again(&self, &why));
+    client_conn_give(client, self.conn);
     return code == TUTTI_OK ? TUTTI_OK : tutti_error_pass(err, &why);
 }

@@ -216,19 +216,24 @@ TUTTI_API tutti_code tutti_kv_wait(tutti_client *client, const void *const *keys
 /*
  * Tell every change of keys that begin with a prefix, in order, from now on, until on_entry returns
  * false or the time is up: both are TUTTI_OK. The first call has no key: the watch stands, at the
- * version that the entry states; read keys of interest then, and no change is missed.
+ * version that the entry states; read keys of interest then, and no change is missed. When the
+ * coordinator is started again on its store, or another one leads, the watch goes on where it was:
+ * for up to 30 s it looks for one that answers.
  *
  * [in] prefix      prefix_size bytes; size 0 = all keys
  * [in] timeout_ms  0 = never: then only on_entry, or an error, ends it
  * [in] on_entry    not NULL
  *
  * TUTTI_DEADLINE_EXCEEDED   the time was up before the watch stood
- * TUTTI_UNAVAILABLE         the coordinator went away: watch again, and read again when it stands
+ * TUTTI_UNAVAILABLE         the coordinator went away, and did not come back: watch again, and read
+ *                           again when it stands
+ * TUTTI_FAILED_PRECONDITION  WATCH_GAP: it came back, and does not know all changes since then
+ *                           (--retry-window 30 s; the last 4096 changes): likewise
  * TUTTI_RESOURCE_EXHAUSTED  SLOW_WATCHER: on_entry was too slow, and more changes wait than are
  *                           kept (--watch-changes-limit 1024, --watch-backlog-limit 4 MiB): watch
  *                           again, and read again when it stands
  *                           WAITER_LIMIT: --watcher-limit (16384)
- * and the statuses of all functions here. It is not made again by itself.
+ * and the statuses of all functions here.
  */
 TUTTI_API tutti_code tutti_kv_watch(tutti_client *client, const void *prefix, size_t prefix_size,
                                     uint32_t timeout_ms, tutti_kv_fn on_entry, void *arg,

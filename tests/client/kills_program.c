@@ -1,12 +1,14 @@
 /*
  * Calls the store without a pause while somebody kills the coordinator, and compares each answer.
  *
- * usage: kills_program AGENT load ID | wait ID | gaps ID
+ * usage: kills_program AGENT load ID | wait ID | gaps ID | watch ID
  *
  * load: the calls that must not count twice, in turn, until standard input ends. "turns N" at the
  *       end, "popped VALUE" for each value of the queue that all clients share.
  * wait: one value of the queue "wait ID", however often the coordinator goes meanwhile.
  * gaps: adds in turn until standard input ends; "gap MS" for each that took longer than GAP_MS.
+ * watch: tells what the loads do: each change of a key "count ..." is one more than the last, and each
+ *       "tag ..." is set and deleted by turns. "stands", then until the key "stop" is set; "told KEY VALUE" at the end.
  * Exit code 1: a call failed, or its answer was not the one to come.
  */
 #include <inttypes.h>
@@ -172,6 +174,117 @@ wait_for_one(tutti_client *client, const char *id)
     return compare_value(code, "pop", got, NULL);
 }
 
+/* ------------------------------------------------------------------------------ watch */
+
+typedef struct watched_key {
+    char key[64];
+    uint64_t last; /* value of "count ...", turn of "tag ..." */
+    bool is_set;
+} watched_key;
+
+typedef struct watching {
+    watched_key keys[64];
+    size_t count;
+    uint64_t version;
+    uint64_t changes;
+    int failed;
+} watching;
+
+static watched_key *
+find_watched(watching *self, const tutti_kv_entry *entry)
+{
+    watched_key *one = self->keys;
+
+    while (one < self->keys + self->count && (strlen(one->key) != entry->key_size ||
+                                              memcmp(one->key, entry->key, entry->key_size) != 0)) {
+        one++;
+    }
+    if (one == self->keys + self->count) {
+        if (self->count == sizeof(self->keys) / sizeof(self->keys[0]) ||
+            entry->key_size >= sizeof(one->key)) {
+            return NULL;
+        }
+        memcpy(one->key, entry->key, entry->key_size);
+        self->count++;
+    }
+    return one;
+}
+
+/* Is this the change to come behind the last one of its key? */
+static bool
+is_next(watched_key *one, const tutti_kv_entry *entry)
+{
+    char text[64] = "";
+    const char *slash;
+    uint64_t number;
+
+    if (entry->deleted) {
+        one->is_set = !one->is_set;
+        return !one->is_set;
+    }
+    memcpy(text, entry->value, entry->value_size < 63 ? entry->value_size : 63);
+    slash = strrchr(text, '/');
+    number = strtoull(slash == NULL ? text : slash + 1, NULL, 10);
+    if (number != ++one->last || (slash != NULL && one->is_set)) {
+        return false;
+    }
+    one->is_set = true;
+    return true;
+}
+
+static bool
+on_watched(void *arg, const tutti_kv_entry *entry)
+{
+    watching *self = arg;
+    watched_key *one;
+    char text[128];
+
+    if (entry->key == NULL) {
+        (void)printf("stands\n");
+        (void)fflush(stdout);
+        return true;
+    }
+    if (entry->key_size == 4 && memcmp(entry->key, "stop", 4) == 0) {
+        return false;
+    }
+    self->changes++;
+    if (entry->version < self->version) {
+        self->failed = fail("watch", "an older version");
+    }
+    self->version = entry->version;
+    if (entry->key_size < 4 ||
+        (memcmp(entry->key, "coun", 4) != 0 && memcmp(entry->key, "tag ", 4) != 0)) {
+        return self->failed == 0;
+    }
+    one = find_watched(self, entry);
+    if (one == NULL || !is_next(one, entry)) {
+        (void)snprintf(text, sizeof(text), "%.*s %s %.*s of version %" PRIu64 " behind %" PRIu64,
+                       (int)entry->key_size, (const char *)entry->key,
+                       entry->deleted ? "deleted" : "set", (int)entry->value_size,
+                       entry->deleted ? "" : (const char *)entry->value, entry->version,
+                       one == NULL ? 0 : one->last);
+        self->failed = fail("watch", text);
+    }
+    return self->failed == 0;
+}
+
+static int
+watch_all(tutti_client *client)
+{
+    static watching self;
+    size_t i;
+    const tutti_code code = tutti_kv_watch(client, "", 0, 0, on_watched, &self, &failure);
+
+    if (code != TUTTI_OK) {
+        return fail("watch", failure.text);
+    }
+    for (i = 0; i < self.count; i++) {
+        (void)printf("told %s %" PRIu64 "\n", self.keys[i].key, self.keys[i].last);
+    }
+    (void)printf("changes %" PRIu64 "\n", self.changes);
+    return self.failed;
+}
+
 int
 main(int argc, char **argv)
 {
@@ -179,12 +292,13 @@ main(int argc, char **argv)
     int failed;
 
     if (argc != 4 || tutti_connect(argv[1], &client, &failure) != TUTTI_OK) {
-        (void)printf("usage: kills_program AGENT load|wait|gaps ID; %s\n", failure.text);
+        (void)printf("usage: kills_program AGENT load|wait|gaps|watch ID; %s\n", failure.text);
         return 1;
     }
-    failed = strcmp(argv[2], "load") == 0   ? load(client, argv[3])
-             : strcmp(argv[2], "gaps") == 0 ? note_gaps(client, argv[3])
-                                            : wait_for_one(client, argv[3]);
+    failed = strcmp(argv[2], "load") == 0    ? load(client, argv[3])
+             : strcmp(argv[2], "gaps") == 0  ? note_gaps(client, argv[3])
+             : strcmp(argv[2], "watch") == 0 ? watch_all(client)
+                                             : wait_for_one(client, argv[3]);
     tutti_close(client);
     return failed;
 }

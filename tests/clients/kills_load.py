@@ -1,6 +1,6 @@
 """tests/client/kills_program.c with the Python package: the same calls, the same words.
 
-usage: kills_load.py AGENT sync|aio load|wait ID
+usage: kills_load.py AGENT sync|aio load|wait|watch ID
 """
 
 import asyncio
@@ -46,8 +46,62 @@ async def turn_aio(store, name, turn):
     return await store.pop("shared", timeout=CALL_S)
 
 
+class Watched:
+    """What a watch of all keys has told: counters that count, tags that are set and deleted by turns."""
+
+    def __init__(self):
+        self.last, self.there, self.version, self.changes = {}, {}, 0, 0
+
+    def hear(self, entry):
+        """False = that was the end."""
+        if entry is None:
+            print("stands", flush=True)
+            return True
+        if entry.key == b"stop":
+            return False
+        self.changes += 1
+        assert entry.version >= self.version, entry
+        self.version = entry.version
+        kind = entry.key.partition(b" ")[0]
+        if kind not in (b"count", b"tag"):
+            return True
+        if entry.value is None:
+            assert self.there[entry.key], "%r deleted twice" % (entry,)
+        else:
+            number = int(entry.value.rpartition(b"/")[2])
+            check("%r behind %d" % (entry, self.last.get(entry.key, 0)), number, self.last.get(entry.key, 0) + 1)
+            assert kind == b"count" or not self.there.get(entry.key), "%r set twice" % (entry,)
+            self.last[entry.key] = number
+        self.there[entry.key] = entry.value is not None
+        return True
+
+    def show(self):
+        for key, last in self.last.items():
+            print("told", key.decode(), last)
+        print("changes", self.changes, flush=True)
+
+
+def watch_sync(store):
+    watched = Watched()
+    for entry in store.watch():
+        if not watched.hear(entry):
+            break
+    watched.show()
+
+
+async def watch_aio(store):
+    watched = Watched()
+    async for entry in store.watch():
+        if not watched.hear(entry):
+            break
+    watched.show()
+
+
 def run_sync(address, mode, name):
     with tutti.connect(address) as agent:
+        if mode == "watch":
+            watch_sync(agent.store)
+            return
         if mode == "wait":
             agent.store.add("waits " + name)  # it has spoken with the coordinator
             print("popped", agent.store.pop("wait " + name).decode(), flush=True)
@@ -61,6 +115,9 @@ def run_sync(address, mode, name):
 
 async def run_aio(address, mode, name):
     async with await tutti.aio.connect(address) as agent:
+        if mode == "watch":
+            await watch_aio(agent.store)
+            return
         if mode == "wait":
             await agent.store.add("waits " + name)
             print("popped", (await agent.store.pop("wait " + name)).decode(), flush=True)

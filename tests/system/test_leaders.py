@@ -205,6 +205,24 @@ class Load:
         return [words for words in lines if words[0] in ("popped", "turns", "gap")]
 
 
+class Watch(Load):
+    """One that watches all keys, and compares each change with the one to come."""
+
+    def __init__(self, *given):
+        super().__init__(*given)
+        line = self.process.stdout.readline()
+        assert line == "stands\n", line
+
+    def end(self):
+        """The last number of each key that it was told."""
+        out, _ = self.process.communicate(timeout=120)
+        running.discard(self.process)
+        assert self.process.returncode == 0, "%s: %s" % (self.name, out[-2000:])
+        self.changes = int(out.rpartition("changes ")[2].split()[0])
+        lines = [line.split(" ", 1)[1].rpartition(" ") for line in out.splitlines() if line.startswith("told ")]
+        return {key: int(number) for key, _, number in lines}
+
+
 class Reduces:
     """All agents reduce on `group`, op after op, until end(); an op that fails is noted."""
 
@@ -317,9 +335,11 @@ class Leaders(unittest.TestCase):
         kinds = [("SIGKILL", kill), ("SIGSTOP", stop_and_wake)]
         if rig.network is not None:
             kinds.append(("partition", part))
+        watches = [Watch(rig.agents[1], "watch", "watch a"), Watch(rig.agents[2], "watch", "watch b")]
+        watches += self.python_loads(rig, Watch, "watch") + self.go_loads(rig, Watch, "watch")
         gaps = Load(rig.agents[2], "gaps", "gaps")
         loads = [Load(rig.agents[0], "load", "a"), Load(rig.agents[1], "load", "b")]
-        loads += self.python_loads(rig) + self.go_loads(rig)
+        loads += self.python_loads(rig, Load, "load") + self.go_loads(rig, Load, "load")
         world = Reduces(rig.agents, "world")
         done = []
         try:
@@ -339,10 +359,23 @@ class Leaders(unittest.TestCase):
         finally:
             errors = world.end()
         lines = gaps.end()
-        said = [load.end() for load in loads]
-        return done, errors, world.count, lines, dict(zip([load.name for load in loads], said))
+        said = dict(zip([load.name for load in loads], [load.end() for load in loads]))
+        self.judge_watches(rig, watches, dict(said, gaps=lines))
+        return done, errors, world.count, lines, said
 
-    def python_loads(self, rig):
+    def judge_watches(self, rig, watches, said):
+        """Each was told the last change of each counter, behind all those before it."""
+        code, _, err = rig.cli("store", "set", "stop", "now")
+        self.assertEqual(code, 0, err)
+        wanted = {"count " + name: int(dict(words)["turns"]) for name, words in said.items()}
+        for watch in watches:
+            told = watch.end()
+            counts = {key: number for key, number in told.items() if key.startswith("count ")}
+            self.assertEqual(counts, wanted, watch.name)
+        print("# %d watches were told %d changes each, in order, none missing or twice"
+              % (len(watches), min(watch.changes for watch in watches)))
+
+    def python_loads(self, rig, kind_of, mode):
         """The same by the Python package, blocking and with asyncio; none where it cannot be installed."""
         sys.path.insert(0, os.path.join(support.SOURCE, "tests", "clients"))
         import worlds
@@ -352,10 +385,10 @@ class Leaders(unittest.TestCase):
             return []
         python, folder = worlds.install("debian", "leaders")
         path = os.path.join(support.SOURCE, "tests", "clients", "kills_load.py")
-        return [Load(rig.agents[2], "load", kind, [python, path, "ADDRESS", kind, "load", kind], {"PYTHONPATH": folder})
+        return [kind_of(rig.agents[2], mode, kind, [python, path, "ADDRESS", kind, mode, kind], {"PYTHONPATH": folder})
                 for kind in ("sync", "aio")]
 
-    def go_loads(self, rig):
+    def go_loads(self, rig, kind_of, mode):
         """The same in Go, where that is installed."""
         sys.path.insert(0, os.path.join(support.SOURCE, "tests", "clients"))
         import go_world
@@ -367,8 +400,8 @@ class Leaders(unittest.TestCase):
         program = os.path.join(world.root, "kills")
         world.go("test", "-c", "-o", program, ".")
         address = rig.agents[1].program.address
-        return [Load(rig.agents[1], "load", "go", [program, "-test.run", "^TestKills$"],
-                     {"TUTTI_TEST_KILLS": "%s load go" % address})]
+        return [kind_of(rig.agents[1], mode, "go", [program, "-test.run", "^TestKills$"],
+                        {"TUTTI_TEST_KILLS": "%s %s go" % (address, mode)})]
 
     def judge(self, rig, said, lines):
         """All adds of all programs are in the counter, and each value was popped once."""

@@ -80,10 +80,17 @@ struct tutti_coordinator {
     uint64_t metadata_bytes;
 
     tutti_map wanted;             /* subscriptions: keys that somebody waits for */
-    tutti_map watched;            /* subscriptions: prefixes that somebody watches */
+    tutti_map watched;            /* prefixes that somebody watches, or did */
     struct coord_length *lengths; /* of those prefixes */
     size_t length_count;
     size_t length_capacity;
+    tutti_list_node idle_prefixes; /* of them: nobody watches them now, the oldest first */
+    tutti_timer idle_timer;
+    struct coord_kept_change **history; /* a ring: the last changes of keys that are watched */
+    uint64_t history_first;             /* the number of the oldest */
+    uint64_t history_next;
+    uint64_t history_bytes;
+    uint64_t history_id;   /* 0 = none has been asked for yet */
     tutti_list_node ready; /* waits whose last key has come */
     tutti_list_node due;   /* watches that have something to send */
     tutti_list_node counting;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/data/map.h"
+#include "server/coordinator/core/core.h"
 
 /* ------------------------------------------------------------------------------ writing */
 
@@ -126,6 +127,46 @@ coord_record_ranks(coord_record *record, const uint32_t *ranks, uint32_t count)
     coord_record_u32(record, count);
     for (i = 0; i < count && !record->failed; i++) {
         coord_record_u32(record, ranks[i]);
+    }
+}
+
+static tutti_code
+apply_record(tutti_store *store, coord_record *record, bool remove)
+{
+    const tutti_store_change change = {.key = {record->key, record->key_size},
+                                       .value = {record->value.data, record->value.size},
+                                       .remove = remove,
+                                       .exempt = true};
+    const tutti_code code = record->failed ? TUTTI_RESOURCE_EXHAUSTED
+                                           : tutti_store_apply(store, &change, 1, NULL, NULL);
+
+    coord_record_fini(record);
+    return code;
+}
+
+bool
+coord_record_put(tutti_store *store, coord_record *record)
+{
+    return apply_record(store, record, false) == TUTTI_OK;
+}
+
+/* What stays behind is told apart when it is loaded. */
+void
+coord_record_drop(tutti_store *store, coord_record *record)
+{
+    (void)apply_record(store, record, true);
+}
+
+void
+coord_records_each(tutti_coordinator *self, char letter,
+                   void (*load)(tutti_coordinator *self, const tutti_store_entry *entry))
+{
+    const char prefix[] = {'!', letter};
+    tutti_store_entry entry = {0};
+
+    while (tutti_store_next(self->store, (tutti_bytes){prefix, sizeof(prefix)}, entry.key, &entry,
+                            NULL) == TUTTI_OK) {
+        load(self, &entry);
     }
 }
 

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "server/coordinator/coordinator.h"
 #include "store/store.h"
 
 /*
@@ -33,6 +34,18 @@ void coord_record_u64(coord_record *record, uint64_t number);
 void coord_record_bytes(coord_record *record, const void *data, size_t size);
 void coord_record_text(coord_record *record, const char *text); /* NULL counts as empty */
 void coord_record_ranks(coord_record *record, const uint32_t *ranks, uint32_t count);
+
+/*
+ * Put the record into the store, or take away the one that has its key, and fini it. The store's
+ * limits do not hold for it. Returns false when it is not there now: too large, or the store
+ * fails.
+ */
+bool coord_record_put(tutti_store *store, coord_record *record);
+void coord_record_drop(tutti_store *store, coord_record *record);
+
+/* Call `load` with each record of a letter, in the order of their keys. It must not call the store. */
+void coord_records_each(tutti_coordinator *self, char letter,
+                        void (*load)(tutti_coordinator *self, const tutti_store_entry *entry));
 
 /*
  * Reading: each function takes from the front. When too little is left it sets `failed` and gives

@@ -1,7 +1,7 @@
 /*
- * A subscription: a key (or prefix) that calls wait for or watch, with the list of these calls.
+ * A subscription: a key that calls wait for, with the list of these calls.
  * It is made by the first and freed with the last of them. The map belongs to the caller: one for
- * waits, one for watches, one for takes.
+ * waits, one for takes.
  */
 #ifndef TUTTI_SERVER_COORDINATOR_KV_KEY_SUBSCRIPTION_H
 #define TUTTI_SERVER_COORDINATOR_KV_KEY_SUBSCRIPTION_H

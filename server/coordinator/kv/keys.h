@@ -220,26 +220,42 @@ struct tutti_coordinator_watch {
     tutti_coordinator_pending_call wait;
     tutti_list_node link; /* among those that watch the same prefix */
     tutti_list_node due;  /* among those that have something to send */
-    struct coord_key_subscription *subscription;
+    struct coord_prefix *prefix;
     struct coord_change **changes; /* a ring */
     size_t capacity;
     size_t first;
     size_t count;
     size_t bytes;
+    size_t missed; /* changes it began with, since it goes on where another one ended */
+    size_t missed_bytes;
     uint64_t begun; /* the version; 0 = told already */
     bool begin;
     bool writing;
     const char *slow; /* why it ends with its turn: its backlog has run over; NULL = it has not */
 };
 
+/* Where an earlier watch of the same prefix has ended. */
+typedef struct tutti_coordinator_watch_place {
+    uint64_t history; /* as tutti_coordinator_watch_history gave it; 0 = there was none */
+    uint64_t from;    /* changes of this version and later ones are to be told ... */
+    uint32_t skip;    /* ... but for so many, the first of this version */
+} tutti_coordinator_watch_place;
+
 /*
- * TUTTI_OK                  parked: every change from now on is told
- * TUTTI_RESOURCE_EXHAUSTED  WAITER_LIMIT: --watcher-limit; no memory
- * TUTTI_UNAVAILABLE         DRAINING
+ * [in] place  NULL = every change from now on is told
+ *
+ * TUTTI_OK                   parked
+ * TUTTI_RESOURCE_EXHAUSTED   WAITER_LIMIT: --watcher-limit; no memory
+ * TUTTI_FAILED_PRECONDITION  WATCH_GAP: not all changes from there on are known
+ * TUTTI_UNAVAILABLE          DRAINING
  */
 tutti_code tutti_coordinator_watch_start(tutti_coordinator *self,
                                          const tutti_coordinator_key *prefix,
+                                         const tutti_coordinator_watch_place *place,
                                          tutti_coordinator_watch *watch, tutti_error *err);
+
+/* For `place` of a watch that goes on. */
+uint64_t tutti_coordinator_watch_history(tutti_coordinator *self);
 
 /* The message in flight has left. Not parked is fine. */
 void tutti_coordinator_watch_written(tutti_coordinator_watch *watch);

@@ -1,8 +1,8 @@
 /*
  * Keys, as the files of this folder see them. Private to this folder.
  *
- * A subscription (key_subscription.h) is a key or a prefix with the calls that wait for it or
- * watch it: so a change looks up those that it concerns instead of asking all.
+ * A subscription (key_subscription.h) is a key with the calls that wait for it: so a change looks
+ * up those that it concerns instead of asking all. watch_history.h has those that watch a prefix.
  *
  * What the store lends (an entry) is good until the next change of the store: copy it before
  * changing anything.

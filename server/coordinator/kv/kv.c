@@ -3,7 +3,6 @@
  * told.
  */
 #include <assert.h>
-#include <stdlib.h>
 
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/kv/gc.h"
@@ -12,6 +11,7 @@
 #include "server/coordinator/kv/lease.h"
 #include "server/coordinator/kv/retry_cache.h"
 #include "server/coordinator/kv/take.h"
+#include "server/coordinator/kv/watch_history.h"
 
 void
 coord_kv_changed(tutti_coordinator *self, const coord_news *news)
@@ -29,7 +29,6 @@ void
 coord_keys_init(tutti_coordinator *self)
 {
     tutti_map_init(&self->wanted);
-    tutti_map_init(&self->watched);
     tutti_list_init(&self->ready);
     tutti_list_init(&self->due);
     tutti_list_init(&self->counting);
@@ -40,16 +39,17 @@ coord_keys_init(tutti_coordinator *self)
     coord_takes_init(self);
     coord_leases_init(self);
     coord_retry_cache_init(self);
+    coord_history_init(self);
 }
 
 void
 coord_keys_fini(tutti_coordinator *self)
 {
-    assert(self->wanted.count == 0 && self->watched.count == 0 && self->length_count == 0);
+    assert(self->wanted.count == 0);
     assert(self->wait_bytes == 0 && self->watch_bytes == 0);
     coord_gc_fini(self);
     coord_takes_fini(self);
     coord_leases_fini(self);
     coord_retry_cache_fini(self);
-    free(self->lengths);
+    coord_history_fini(self);
 }

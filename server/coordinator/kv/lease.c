@@ -636,24 +636,11 @@ drop_stale(tutti_coordinator *self)
     }
 }
 
-static void
-load_each(tutti_coordinator *self, char letter,
-          void (*load)(tutti_coordinator *self, const tutti_store_entry *entry))
-{
-    const char prefix[] = {'!', letter};
-    tutti_store_entry entry = {0};
-
-    while (tutti_store_next(self->store, (tutti_bytes){prefix, sizeof(prefix)}, entry.key, &entry,
-                            NULL) == TUTTI_OK) {
-        load(self, &entry);
-    }
-}
-
 void
 coord_leases_restore(tutti_coordinator *self)
 {
-    load_each(self, LEASE_LETTER, load_lease);
-    load_each(self, KEY_LETTER, load_leased_key);
+    coord_records_each(self, LEASE_LETTER, load_lease);
+    coord_records_each(self, KEY_LETTER, load_leased_key);
     drop_stale(self);
 }
 

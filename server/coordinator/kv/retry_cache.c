@@ -314,6 +314,43 @@ load_kept(tutti_coordinator *self, const tutti_store_entry *entry)
     keep_kept(self, &key, &answer, self->now_ns + (until_ms - now_ms) * TUTTI_NS_PER_MS, true);
 }
 
+static int
+compare_ages(const void *left, const void *right)
+{
+    const uint64_t a = (*(kept_answer *const *)left)->until_ns;
+    const uint64_t b = (*(kept_answer *const *)right)->until_ns;
+
+    return a == b ? 0 : a < b ? -1 : 1;
+}
+
+/*
+ * The store gave them in the order of their keys. In that order one that is still needed would hold up
+ * all that are expired behind it, and the limit of bytes would drop needed ones.
+ */
+static void
+sort_by_age(tutti_coordinator *self)
+{
+    kept_answer **all = calloc(self->answers.count + 1, sizeof(kept_answer *));
+    size_t count = 0;
+    tutti_list_node *link;
+    tutti_list_node *spare;
+    size_t i;
+
+    if (all == NULL) {
+        return; /* as they are: bounded by the limit all the same */
+    }
+    tutti_list_each(link, spare, &self->answered)
+    {
+        all[count++] = tutti_container_of(link, kept_answer, link);
+    }
+    tutti_list_init(&self->answered);
+    qsort(all, count, sizeof(kept_answer *), compare_ages);
+    for (i = 0; i < count; i++) {
+        tutti_list_add(&self->answered, &all[i]->link);
+    }
+    free(all);
+}
+
 void
 coord_retry_cache_restore(tutti_coordinator *self)
 {
@@ -327,6 +364,7 @@ coord_retry_cache_restore(tutti_coordinator *self)
         load_kept(self, &entry);
     }
     self->options.retry_bytes_limit = limit;
+    sort_by_age(self);
     while (self->answer_bytes > limit) {
         drop_with_record(self, tutti_container_of(self->answered.next, kept_answer, link));
     }

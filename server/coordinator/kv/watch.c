@@ -5,19 +5,20 @@
  * once, and with its next turn it ends with SLOW_WATCHER, so that the client reads the keys anew.
  * A change of a key never fails because of its watchers.
  *
- * Prefixes are found by their lengths: for each length that some watch has, the key's first bytes
- * are looked up. The cost of a change is the number of different lengths, not of watches.
+ * A watch that goes on where another one ended begins with a backlog from the history
+ * (watch_history.h), which does not count against its limits.
  */
 #include <assert.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error/fail.h"
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/core/core.h"
-#include "server/coordinator/kv/key_subscription.h"
 #include "server/coordinator/kv/keys.h"
 #include "server/coordinator/kv/keys_private.h"
+#include "server/coordinator/kv/watch_history.h"
 
 /* A change that waits to be told, shared by all that it is told. */
 typedef struct coord_change {
@@ -28,14 +29,6 @@ typedef struct coord_change {
     size_t value_size;
     unsigned char data[]; /* key, value */
 } coord_change;
-
-/*
- * How many subscriptions have a prefix of this length. The array `lengths` has each length once.
- */
-typedef struct coord_length {
-    size_t length;
-    size_t topics;
-} coord_length;
 
 /* ------------------------------------------------------------------------------ changes */
 
@@ -139,12 +132,13 @@ enqueue_watch(tutti_coordinator *self, tutti_coordinator_watch *watch, coord_cha
     }
     if (change == NULL) {
         watch->slow = "changes for all watchers together (--watch-bytes-limit)";
-    } else if (watch->count == options->watch_changes_limit) {
+    } else if (watch->count == options->watch_changes_limit + watch->missed) {
         watch->slow = "changes (--watch-changes-limit)";
-    } else if (change_bytes(change) > options->watch_backlog_limit - watch->bytes) {
+    } else if (change_bytes(change) >
+               options->watch_backlog_limit + watch->missed_bytes - watch->bytes) {
         watch->slow = "bytes of changes (--watch-backlog-limit)";
     } else if (watch->count == watch->capacity &&
-               !grow_watch(watch, options->watch_changes_limit)) {
+               !grow_watch(watch, options->watch_changes_limit + watch->missed)) {
         watch->slow = "changes (no memory)";
     } else {
         watch->changes[(watch->first + watch->count) % watch->capacity] = change;
@@ -161,78 +155,43 @@ enqueue_watch(tutti_coordinator *self, tutti_coordinator_watch *watch, coord_cha
     }
 }
 
-/* ------------------------------------------------------------------------------ prefixes */
+/* ------------------------------------------------------------------------------ telling */
 
-static bool
-add_length(tutti_coordinator *self, size_t length)
-{
-    size_t i;
-
-    for (i = 0; i < self->length_count; i++) {
-        if (self->lengths[i].length == length) {
-            self->lengths[i].topics++;
-            return true;
-        }
-    }
-    if (self->length_count == self->length_capacity) {
-        const size_t capacity = self->length_capacity == 0 ? 8 : self->length_capacity * 2;
-        coord_length *more = realloc(self->lengths, capacity * sizeof(*more));
-
-        if (more == NULL) {
-            return false;
-        }
-        self->lengths = more;
-        self->length_capacity = capacity;
-    }
-    self->lengths[self->length_count++] = (coord_length){length, 1};
-    return true;
-}
+/* A change that is told. */
+typedef struct telling {
+    const coord_news *news;
+    coord_change *change; /* made when the first prefix needs it; NULL after that = no memory */
+    bool needed;
+} telling;
 
 static void
-remove_length(tutti_coordinator *self, size_t length)
+tell_prefix(tutti_coordinator *self, coord_prefix *prefix, void *arg)
 {
-    size_t i = 0;
+    telling *one = arg;
+    tutti_list_node *link;
+    tutti_list_node *spare;
 
-    while (self->lengths[i].length != length) {
-        i++;
-        assert(i < self->length_count);
+    if (!one->needed) {
+        one->change = change_new(self, one->news);
+        one->needed = true;
     }
-    if (--self->lengths[i].topics == 0) {
-        self->lengths[i] = self->lengths[--self->length_count];
+    tutti_list_each(link, spare, &prefix->members)
+    {
+        enqueue_watch(self, tutti_container_of(link, tutti_coordinator_watch, link), one->change);
     }
 }
 
 void
 coord_watches_tell(tutti_coordinator *self, const coord_news *news)
 {
-    coord_change *change = NULL;
-    bool tried = false;
-    tutti_list_node *link;
-    tutti_list_node *spare;
-    size_t i;
+    telling one = {.news = news};
 
-    for (i = 0; i < self->length_count; i++) {
-        coord_key_subscription *subscription = NULL;
-
-        if (self->lengths[i].length <= news->full.size) {
-            subscription = coord_key_subscription_find(
-                &self->watched, (tutti_bytes){news->full.data, self->lengths[i].length});
-        }
-        if (subscription == NULL) {
-            continue;
-        }
-        /* The change is made when the first watch needs it. */
-        if (!tried) {
-            change = change_new(self, news);
-            tried = true;
-        }
-        tutti_list_each(link, spare, &subscription->members)
-        {
-            enqueue_watch(self, tutti_container_of(link, tutti_coordinator_watch, link), change);
-        }
-    }
+    coord_prefixes_match(self, news->full, tell_prefix, &one);
     /* Ours; each backlog has its own reference. NULL is fine. */
-    change_unref(self, change);
+    change_unref(self, one.change);
+    if (one.needed) {
+        coord_history_add(self, news);
+    }
 }
 
 /* ------------------------------------------------------------------------------ watches */
@@ -241,12 +200,8 @@ static void
 detach_watch(tutti_coordinator_watch *watch)
 {
     tutti_coordinator *self = watch->wait.owner;
-    const size_t length = watch->subscription->node.key.size;
-
-    if (coord_key_subscription_remove(&self->watched, watch->subscription, &watch->link)) {
-        remove_length(self, length);
-    }
-    watch->subscription = NULL;
+    coord_prefix_remove(self, watch->prefix, &watch->link);
+    watch->prefix = NULL;
     drop_backlog(self, watch);
     tutti_list_remove(&watch->due);
     coord_wait_stop(&watch->wait);
@@ -319,39 +274,65 @@ coord_on_due_task(coord_task *work, size_t budget)
     return done;
 }
 
+/* ------------------------------------------------------------------------------ beginning */
+
 static tutti_code
-add_subscription(tutti_coordinator *self, const coord_full_key *full,
-                 tutti_coordinator_watch *watch, tutti_error *err)
+fail_gap(const coord_full_key *full, const tutti_coordinator_watch_place *place, tutti_error *err)
 {
-    bool created = false;
+    char text[200];
 
-    TUTTI_TRY(coord_key_subscription_add(&self->watched, coord_full_key_bytes(full), &watch->link,
-                                         &watch->subscription, &created, err));
+    coord_quote(coord_full_key_client(full), 48, text, sizeof(text));
+    return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "WATCH_GAP",
+                          "not all changes of keys with the prefix \"%s\" from version %" PRIu64
+                          " on are known: read the keys, then watch anew",
+                          text, place->from);
+}
 
-    if (created && !add_length(self, full->size)) {
-        (void)coord_key_subscription_remove(&self->watched, watch->subscription, &watch->link);
-        watch->subscription = NULL;
-        TUTTI_TRY(coord_fail_memory(err, "a prefix to watch"));
-    }
-    return TUTTI_OK;
+/* May a watch go on there? */
+static bool
+may_go_on(tutti_coordinator *self, const coord_full_key *full,
+          const tutti_coordinator_watch_place *place)
+{
+    const coord_prefix *prefix = coord_prefix_find(self, coord_full_key_bytes(full));
+
+    return prefix != NULL && place->history == self->history_id && place->from >= prefix->since &&
+           place->from <= tutti_store_version(self->store) + 1;
+}
+
+static void
+count_missed(void *arg, const coord_news *news)
+{
+    tutti_coordinator_watch *watch = arg;
+
+    watch->missed++;
+    watch->missed_bytes += sizeof(coord_change) + news->full.size + news->value.size;
+}
+
+static void
+queue_missed(void *arg, const coord_news *news)
+{
+    tutti_coordinator_watch *watch = arg;
+    tutti_coordinator *self = watch->wait.owner;
+    coord_change *change = change_new(self, news);
+
+    enqueue_watch(self, watch, change);
+    change_unref(self, change);
 }
 
 tutti_code
 tutti_coordinator_watch_start(tutti_coordinator *self, const tutti_coordinator_key *prefix,
+                              const tutti_coordinator_watch_place *place,
                               tutti_coordinator_watch *watch, tutti_error *err)
 {
     coord_full_key full;
-    tutti_code code = coord_watch_check(self, err);
 
-    if (code == TUTTI_OK) {
-        code = coord_full_key_write(self, prefix, 0, &full, err);
+    TUTTI_TRY(coord_watch_check(self, err));
+    TUTTI_TRY(coord_full_key_write(self, prefix, 0, &full, err));
+    if (place != NULL && !may_go_on(self, &full, place)) {
+        return fail_gap(&full, place, err);
     }
-    if (code == TUTTI_OK) {
-        code = add_subscription(self, &full, watch, err);
-    }
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(coord_prefix_add(self, &full, &watch->link, &watch->prefix, err));
+
     watch->begin = true;
     watch->begun = tutti_store_version(self->store);
     watch->wait.on_end = on_end;
@@ -359,7 +340,17 @@ tutti_coordinator_watch_start(tutti_coordinator *self, const tutti_coordinator_k
     self->watcher_count++;
     tutti_list_add(&self->due, &watch->due);
     coord_defer(self, &self->due_task);
+    if (place != NULL) {
+        coord_history_replay(self, watch->prefix, place->from, place->skip, count_missed, watch);
+        coord_history_replay(self, watch->prefix, place->from, place->skip, queue_missed, watch);
+    }
     return TUTTI_OK;
+}
+
+uint64_t
+tutti_coordinator_watch_history(tutti_coordinator *self)
+{
+    return coord_history_id(self);
 }
 
 void

@@ -27,6 +27,7 @@
 #include "server/coordinator/group/world.h"
 #include "server/coordinator/kv/lease.h"
 #include "server/coordinator/kv/retry_cache.h"
+#include "server/coordinator/kv/watch_history.h"
 #include "server/coordinator/member/agent.h"
 #include "server/coordinator/member/events.h"
 #include "server/coordinator/member/job.h"
@@ -303,6 +304,7 @@ tutti_coordinator_restore(tutti_coordinator *self, tutti_error *err)
     if (self->options.durable && code == TUTTI_OK) {
         coord_retry_cache_restore(self);
         coord_leases_restore(self);
+        coord_history_restore(self);
     }
     return code == TUTTI_OK ? finish_all(self, err) : code;
 }

@@ -13,6 +13,7 @@
 typedef struct watch_call {
     tutti_coordinator_watch watch;
     tutti_rpc_call *call;
+    uint64_t history; /* for the first message */
     bool finished;
 } watch_call;
 
@@ -27,6 +28,7 @@ on_watch_change(tutti_coordinator_watch *watch, tutti_coordinator_change_kind ki
     entry_to_wire(entry, &wire);
     response.kind = (Tutti__V1__WatchKind)kind;
     response.entry = &wire;
+    response.history = kind == TUTTI_COORDINATOR_BEGUN ? self->history : 0;
     tutti_rpc_call_write(self->call, &response.base, NULL);
 }
 
@@ -45,6 +47,7 @@ on_watch_open(tutti_rpc_call *call, void *arg)
 {
     const Tutti__V1__StoreServiceWatchRequest *wire = tutti_rpc_call_request(call);
     const tutti_coordinator_key prefix = key_from_wire(wire->job, wire->prefix);
+    const tutti_coordinator_watch_place place = {wire->history, wire->from_version, wire->skip};
     watch_call *self = calloc(1, sizeof(*self));
     tutti_coordinator *core = service_loop_enter(arg);
     tutti_error err;
@@ -57,7 +60,9 @@ on_watch_open(tutti_rpc_call *call, void *arg)
         self->watch.on_change = on_watch_change;
         self->watch.on_end = on_watch_over;
         tutti_rpc_call_set_user(call, self);
-        code = tutti_coordinator_watch_start(core, &prefix, &self->watch, &err);
+        self->history = tutti_coordinator_watch_history(core);
+        code = tutti_coordinator_watch_start(core, &prefix, wire->history == 0 ? NULL : &place,
+                                             &self->watch, &err);
         self->finished = code != TUTTI_OK;
     }
     if (code != TUTTI_OK) {

@@ -529,12 +529,19 @@ on_watch_end(tutti_coordinator_watch *watch, const tutti_error *err)
 }
 
 tutti_code
-watcher_start(fixture *at, watcher *one, const char *job, const char *prefix, tutti_error *err)
+watcher_start_at(fixture *at, watcher *one, const char *job, const char *prefix,
+                 const tutti_coordinator_watch_place *place, tutti_error *err)
 {
     const tutti_coordinator_key key = {job, tutti_bytes_of(prefix)};
 
     unlist(&at->watchers, &one->link);
     *one = (watcher){.watch = {.on_change = on_change, .on_end = on_watch_end}};
     tutti_list_add(&at->watchers, &one->link);
-    return tutti_coordinator_watch_start(at->self, &key, &one->watch, err);
+    return tutti_coordinator_watch_start(at->self, &key, place, &one->watch, err);
+}
+
+tutti_code
+watcher_start(fixture *at, watcher *one, const char *job, const char *prefix, tutti_error *err)
+{
+    return watcher_start_at(at, one, job, prefix, NULL, err);
 }

@@ -168,5 +168,7 @@ tutti_code counter_start(fixture *at, counter *one, const tutti_coordinator_key 
                          tutti_error *err);
 tutti_code watcher_start(fixture *at, watcher *one, const char *job, const char *prefix,
                          tutti_error *err);
+tutti_code watcher_start_at(fixture *at, watcher *one, const char *job, const char *prefix,
+                            const tutti_coordinator_watch_place *place, tutti_error *err);
 
 #endif

@@ -167,6 +167,28 @@ test_retry__keeps_within_its_bytes(void **state)
     assert_int_equal(add("n", 1).number, 1005);   /* the first one is not */
 }
 
+/* The store has their records in the order of their keys. */
+static void
+test_retry__drops_the_oldest_first_also_over_a_restart(void **state)
+{
+    tutti_coordinator_options options = fix.options;
+    uint64_t token;
+
+    (void)state;
+    fixture_close(&fix);
+    options.retry_bytes_limit = 4096;
+    fixture_open(&fix, &options);
+    for (token = 200; token > 0; token--) {
+        (void)add("n", token);
+        fixture_advance(&fix, SECOND / 100);
+    }
+    fixture_restart(&fix);
+    for (token = 500; token < 505; token++) {
+        (void)add("n", token);
+    }
+    assert_int_equal(add("n", 1).number, 1000); /* the newest before the restart */
+}
+
 static void
 test_retry__of_spoiled_records_is_a_call_of_its_own(void **state)
 {
@@ -196,6 +218,7 @@ main(void)
         SENTENCE(test_retry__of_queues_over_a_restart_pushes_and_takes_once),
         SENTENCE(test_retry__is_forgotten_after_the_window),
         SENTENCE(test_retry__keeps_within_its_bytes),
+        SENTENCE(test_retry__drops_the_oldest_first_also_over_a_restart),
         SENTENCE(test_retry__of_spoiled_records_is_a_call_of_its_own),
     };
 

@@ -5,6 +5,7 @@
 #include "support/testing.h"
 
 #include "server/coordinator/fixture.h"
+#include "server/coordinator/kv/multi.h"
 
 static watcher watchers[4];
 
@@ -410,6 +411,171 @@ test_watchers__together_hold_no_more_than_the_limit(void **state)
     assert_slow(&watchers[1], "--watch-bytes-limit");
 }
 
+/* ------------------------------------------------------------------------------ going on */
+
+/* One that goes on behind the version that `before` was told last, of which `skip` changes were told. */
+static tutti_code
+go_on(watcher *one, const char *prefix, uint64_t from, uint32_t skip, tutti_error *err)
+{
+    const tutti_coordinator_watch_place place = {tutti_coordinator_watch_history(fix.self), from,
+                                                 skip};
+
+    return watcher_start_at(&fix, one, NULL, prefix, &place, err);
+}
+
+static void
+stop_watch(watcher *one)
+{
+    tutti_coordinator_watch_withdraw(&one->watch);
+    fixture_settle(&fix);
+}
+
+static void
+assert_gap(const char *prefix, uint64_t from)
+{
+    tutti_error err;
+
+    assert_int_equal(go_on(&watchers[3], prefix, from, 0, &err), TUTTI_FAILED_PRECONDITION);
+    assert_string_equal(err.reason, "WATCH_GAP");
+}
+
+static void
+begin_watch(watcher *one, const char *prefix)
+{
+    tutti_error err;
+
+    assert_ok(watcher_start(&fix, one, NULL, prefix, &err));
+    fixture_settle(&fix);
+}
+
+static void
+must_go_on(watcher *one, const char *prefix, uint64_t from, uint32_t skip)
+{
+    tutti_error err;
+
+    assert_ok(go_on(one, prefix, from, skip, &err));
+    fixture_settle(&fix);
+}
+
+static void
+test_watch__goes_on_where_another_has_ended(void **state)
+{
+    uint64_t version;
+
+    (void)state;
+    begin_watch(&watchers[0], "a/");
+    version = set("a/1", "x");
+    fixture_settle(&fix);
+    stop_watch(&watchers[0]);
+    (void)set("a/2", "y");
+    (void)set("a/2", "z");
+    (void)set("b/1", "elsewhere");
+    assert_true(remove_key("a/1"));
+    must_go_on(&watchers[1], "a/", version, 1);
+    assert_string_equal(watchers[1].text, "begun,set a/2=y,set a/2=z,deleted a/1,");
+    (void)set("a/3", "w");
+    fixture_settle(&fix);
+    assert_string_equal(watchers[1].text, "begun,set a/2=y,set a/2=z,deleted a/1,set a/3=w,");
+}
+
+static void
+test_watch__goes_on_inside_of_changes_of_one_version(void **state)
+{
+    const tutti_bytes keys[] = {BYTES("a/1"), BYTES("a/2"), BYTES("a/3")};
+    const tutti_bytes values[] = {BYTES("x"), BYTES("y"), BYTES("z")};
+    const tutti_coordinator_keys all = {.keys = keys, .count = 3};
+    uint64_t version = 0;
+    tutti_error err;
+
+    (void)state;
+    begin_watch(&watchers[0], "a/");
+    assert_ok(tutti_coordinator_keys_set(fix.self, &all, values, &version, &err));
+    fixture_settle(&fix);
+    must_go_on(&watchers[1], "a/", version, 2);
+    assert_string_equal(watchers[1].text, "begun,set a/3=z,");
+}
+
+static void
+test_watch__goes_on_at_the_next_coordinator(void **state)
+{
+    tutti_coordinator_options options = fix.options;
+    uint64_t version;
+
+    (void)state;
+    options.durable = true;
+    reopen(&options);
+    begin_watch(&watchers[0], "a/");
+    version = set("a/1", "x");
+    fixture_settle(&fix);
+    (void)set("a/1", "y");
+    stop_watch(&watchers[0]);
+    (void)set("a/2", "z");
+    assert_true(remove_key("a/1"));
+    fixture_restart(&fix);
+    (void)set("a/3", "w"); /* before the watch has found the way */
+    fixture_restart(&fix);
+    must_go_on(&watchers[1], "a/", version, 1);
+    assert_string_equal(watchers[1].text, "begun,set a/1=y,set a/2=z,deleted a/1,set a/3=w,");
+}
+
+static void
+test_watch__does_not_go_on_where_changes_are_not_known(void **state)
+{
+    uint64_t version;
+    uint64_t gone;
+    tutti_error err;
+    size_t i;
+    tutti_coordinator_watch_place other = {1, 1, 0};
+
+    (void)state;
+    assert_gap("a/", 1); /* nobody has watched that */
+    begin_watch(&watchers[0], "a/");
+    version = tutti_store_version(fix.store);
+    assert_gap("a/", version);     /* before it began */
+    assert_gap("a/", version + 2); /* not yet */
+    assert_int_equal(watcher_start_at(&fix, &watchers[3], NULL, "a/", &other, &err),
+                     TUTTI_FAILED_PRECONDITION); /* of another store */
+    gone = set("a/1", "0");
+    for (i = 0; i < 5000; i++) {
+        version = set("a/1", "1");
+        fixture_settle(&fix);
+        watchers[0].text[0] = '\0';
+    }
+    assert_gap("a/", gone);
+    must_go_on(&watchers[1], "a/", version, 0);
+    assert_string_equal(watchers[1].text, "begun,set a/1=1,");
+    stop_watch(&watchers[0]);
+    stop_watch(&watchers[1]);
+    fixture_advance(&fix, fix.options.retry_window_ns + SECOND);
+    assert_gap("a/", version); /* forgotten */
+}
+
+static void
+test_watch__of_a_quiet_prefix_goes_on_whatever_others_do(void **state)
+{
+    tutti_coordinator_options options = fix.options;
+    uint64_t version;
+    size_t i;
+
+    (void)state;
+    options.durable = true;
+    reopen(&options);
+    begin_watch(&watchers[0], "quiet/");
+    begin_watch(&watchers[1], "loud/");
+    version = set("quiet/1", "x");
+    for (i = 0; i < 5000; i++) {
+        (void)set("loud/1", "1");
+        fixture_settle(&fix);
+        watchers[1].text[0] = '\0';
+    }
+    assert_gap("quiet/", version); /* that change itself is no more kept */
+    stop_watch(&watchers[0]);
+    stop_watch(&watchers[1]);
+    fixture_restart(&fix);
+    must_go_on(&watchers[2], "quiet/", version + 1, 0);
+    assert_string_equal(watchers[2].text, "begun,");
+}
+
 /* ------------------------------------------------------------------------------ a job's end */
 
 static void
@@ -504,6 +670,11 @@ main(void)
         SENTENCE(test_watcher__that_is_too_slow_is_ended),
         SENTENCE(test_watcher__of_too_many_bytes_is_ended),
         SENTENCE(test_watchers__together_hold_no_more_than_the_limit),
+        SENTENCE(test_watch__goes_on_where_another_has_ended),
+        SENTENCE(test_watch__goes_on_inside_of_changes_of_one_version),
+        SENTENCE(test_watch__goes_on_at_the_next_coordinator),
+        SENTENCE(test_watch__does_not_go_on_where_changes_are_not_known),
+        SENTENCE(test_watch__of_a_quiet_prefix_goes_on_whatever_others_do),
         SENTENCE(test_keys__go_with_a_job_that_was_formed),
         SENTENCE(test_keys__of_the_next_job_are_not_those_that_are_going),
         SENTENCE(test_keys__of_a_job_that_begins_anew_stay),

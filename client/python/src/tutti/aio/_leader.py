@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 from .. import errors
@@ -76,6 +77,29 @@ class Leader(Line):
                     await self._follow(error, moves)
                 again = self.has_others() and error.reason in _ELSEWHERE
                 if not again or now() + nap > until:
+                    raise
+            await pause(nap)
+            nap = min(nap * 2, _PAUSE_MAX)
+
+    async def take(
+        self, name: str, request: Any, timeout: float | None = None
+    ) -> AsyncIterator[Any]:
+        until = now() + (self._settings.timeout if timeout is None else timeout)
+        nap = _PAUSE
+        heard = False
+        while True:
+            left = None if timeout is None else max(0.001, until - now())
+            moves = self._moves
+            try:
+                async for response in super().take(name, request, left):
+                    heard = True
+                    yield response
+                return
+            except errors.TuttiError as error:
+                if error.reason == "NOT_LEADER" or error.reason in _GONE:
+                    await self._follow(error, moves)
+                again = self.has_others() and error.reason in _ELSEWHERE
+                if heard or not again or now() + nap > until:
                     raise
             await pause(nap)
             nap = min(nap * 2, _PAUSE_MAX)

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import grpc
+
 from .. import _wire, errors
 from ._ask import WITH_TOKEN, ask, ask_and_wait, draw_token
-from ._transport import now
+from ._transport import now, pause
 from ._work import as_ms
 
 if TYPE_CHECKING:
     from ._agent import Agent
 
 _WATCH = {number: name for name, number in _wire.enum_numbers("WatchKind", "WATCH_KIND_").items()}
+
+
+_WATCH_AGAIN = 30.0  # seconds: the coordinator's --retry-window
+_WATCH_PAUSE = 0.1
 
 
 class KeyLease(NamedTuple):
@@ -35,6 +41,45 @@ class Entry(NamedTuple):
     key: bytes
     value: bytes | None
     version: int
+
+
+class _Place:
+    """Where a watch is, so that another call can go on there."""
+
+    def __init__(self, timeout: float | None) -> None:
+        self.stands = False  # the caller was told so
+        self._until = None if timeout is None else now() + timeout
+        self._history = 0  # 0 = that coordinator keeps none
+        self._version = 0  # of the next change, or of the last ...
+        self._skip = 0  # ... of which so many were told
+        self._lost: float | None = None  # since then nobody has answered
+
+    def left(self) -> float | None:
+        return None if self._until is None else max(0.001, self._until - now())
+
+    def fields(self) -> dict[str, int]:
+        if self._history == 0:
+            return {}
+        return {"history": self._history, "from_version": self._version, "skip": self._skip}
+
+    def hear(self, said: Any) -> bool:
+        """Is it for the caller?"""
+        self._lost = None
+        if _WATCH.get(said.kind) != "BEGUN":
+            self._skip = self._skip + 1 if said.entry.version == self._version else 1
+            self._version = said.entry.version
+            return True
+        if self.stands:
+            return False
+        self.stands = True
+        self._history, self._version = said.history, said.entry.version + 1
+        return True
+
+    def goes_on(self, error: errors.TuttiError) -> bool:
+        """Whoever served it has gone: is another call worth it?"""
+        self._lost = now() if self._lost is None else self._lost
+        gone = error.code is grpc.StatusCode.UNAVAILABLE
+        return gone and self._history != 0 and now() < self._lost + _WATCH_AGAIN
 
 
 def _bytes(text: str | bytes) -> bytes:
@@ -423,6 +468,13 @@ class Store:
             more = page.more
         return found
 
+    def _heard(self, said: Any) -> "Entry | None":
+        kind = _WATCH.get(said.kind)
+        if kind == "BEGUN":
+            return None
+        value = said.entry.value if kind == "SET" else None
+        return Entry(said.entry.key[len(self.prefix) :], value, said.entry.version)
+
     async def watch(
         self, prefix: str | bytes = b"", timeout: float | None = None
     ) -> AsyncIterator[Entry | None]:
@@ -430,23 +482,34 @@ class Store:
 
         timeout  seconds after which the iteration ends
 
+        It goes on where it was when the coordinator is started again on its store, or another one leads.
+
         Returns: an iterator: first None, from then on no change is missed; then an Entry of each.
-        Raises: TuttiError UNREACHABLE, CONNECTION_LOST, SLOW_WATCHER.
+        Raises: TuttiError UNREACHABLE, CONNECTION_LOST: for 30 s; SLOW_WATCHER, WATCH_GAP: read the
+            keys, and watch again.
         Example:
             >>> for entry in agent.store.watch("config/"):
             ...     print(entry)
         """
-        request = _wire.new("StoreServiceWatchRequest", job=self._agent.job, prefix=self._key(prefix))
-        stands = False
-        try:
-            async for said in self._agent.coordinator.take("Store.Watch", request, timeout):
-                kind = _WATCH.get(said.kind)
-                if kind == "BEGUN":
-                    stands = True
-                    yield None
-                else:
-                    value = said.entry.value if kind == "SET" else None
-                    yield Entry(said.entry.key[len(self.prefix) :], value, said.entry.version)
-        except errors.TuttiTimeout:
-            if not stands:
+        place = _Place(timeout)
+        while True:
+            request = _wire.new(
+                "StoreServiceWatchRequest",
+                job=self._agent.job,
+                prefix=self._key(prefix),
+                **place.fields(),
+            )
+            line = self._agent.coordinator
+            try:
+                async for said in line.take("Store.Watch", request, place.left()):
+                    if place.hear(said):
+                        yield self._heard(said)
+                return
+            except errors.TuttiTimeout:
+                if place.stands:
+                    return
                 raise
+            except errors.TuttiError as error:
+                if not place.goes_on(error):
+                    raise
+            await pause(_WATCH_PAUSE)
