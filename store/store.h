@@ -105,8 +105,9 @@ tutti_code tutti_store_flush(tutti_store *store, tutti_error *err);
 
 /*
  * Call `on_durable` whenever such a transaction is over, well or not: on a thread of the backend,
- * where it may neither block nor call the store. NULL = no more, and when that returns it does not
- * run any more either.
+ * where it may not block, and may call the store only if it keeps the store's own thread out
+ * meanwhile. NULL = no more, and when that returns it does not run any more either: not from
+ * `on_durable` itself.
  */
 void tutti_store_on_durable(tutti_store *store, void (*on_durable)(void *arg), void *arg);
 

@@ -102,6 +102,8 @@ void tutti_rpc_loop_timer_stop(tutti_rpc_loop *loop, tutti_timer *timer);
  * last leave.
  */
 void tutti_rpc_loop_enter(tutti_rpc_loop *loop);
+/* The same if nobody has the turn, or waits for it; false = somebody does. */
+bool tutti_rpc_loop_try_enter(tutti_rpc_loop *loop);
 void tutti_rpc_loop_leave(tutti_rpc_loop *loop);
 
 /* Is the caller the loop's thread? */

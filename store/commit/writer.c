@@ -23,7 +23,8 @@ struct tutti_store_writer {
 
     pthread_mutex_t lock; /* guards all below */
     pthread_cond_t changed;
-    bool busy; /* the other batch is being written */
+    bool busy;    /* the other batch is being written */
+    bool telling; /* on_durable runs */
     bool ending;
     uint64_t durable;
     tutti_error why; /* code TUTTI_OK = nothing has failed */
@@ -37,8 +38,24 @@ get_written(tutti_store_writer *self)
     return &self->batches[1 - self->collecting];
 }
 
-/* Write the batch without the lock, and tell of it with the lock held: who takes the callback away
- * then knows that it does not run any more. */
+/* Tell of it without the lock, since who is told may flush again. `telling` is for who takes the
+ * callback away. */
+static void
+tell_unlocked(tutti_store_writer *self)
+{
+    void (*const on_durable)(void *arg) = self->on_durable;
+    void *const arg = self->arg;
+
+    if (on_durable != NULL) {
+        self->telling = true;
+        (void)pthread_mutex_unlock(&self->lock);
+        on_durable(arg);
+        (void)pthread_mutex_lock(&self->lock);
+        self->telling = false;
+    }
+    (void)pthread_cond_broadcast(&self->changed);
+}
+
 static void
 write_batch_unlocked(tutti_store_writer *self)
 {
@@ -55,10 +72,7 @@ write_batch_unlocked(tutti_store_writer *self)
         self->why = err;
     }
     self->busy = false;
-    (void)pthread_cond_broadcast(&self->changed);
-    if (self->on_durable != NULL) {
-        self->on_durable(self->arg);
-    }
+    tell_unlocked(self);
 }
 
 static void *
@@ -181,5 +195,8 @@ tutti_store_writer_on_durable(tutti_store_writer *self, void (*on_durable)(void 
     (void)pthread_mutex_lock(&self->lock);
     self->on_durable = on_durable;
     self->arg = arg;
+    while (self->telling) {
+        (void)pthread_cond_wait(&self->changed, &self->lock);
+    }
     (void)pthread_mutex_unlock(&self->lock);
 }

@@ -20,6 +20,7 @@ typedef struct place {
     sem_t told;
     char words[256]; /* "a=1 b- |" for each batch */
     bool fails;
+    tutti_store_writer *writer;
 } place;
 
 static tutti_code
@@ -152,6 +153,42 @@ test_store_writer__writes_nothing_behind_a_failure(void **state)
 }
 
 static void
+flush_at_once(void *arg)
+{
+    place *self = arg;
+    tutti_error err;
+
+    assert_ok(tutti_store_writer_flush(self->writer, &err));
+    (void)sem_post(&self->told);
+}
+
+/* The coordinator does so, with its loop kept out meanwhile. */
+static void
+test_store_writer__lets_those_who_are_told_flush_again(void **state)
+{
+    place self;
+    tutti_store_writer *writer = open_writer(&self);
+    tutti_error err;
+
+    (void)state;
+    self.writer = writer;
+    tutti_store_writer_on_durable(self.writer, flush_at_once, &self);
+    change(self.writer, "a", "1", 1);
+    assert_ok(tutti_store_writer_flush(self.writer, &err));
+    (void)sem_wait(&self.begun);
+    change(self.writer, "b", "2", 2);
+    (void)sem_post(&self.go);
+    (void)sem_wait(&self.told);
+    (void)sem_wait(&self.begun); /* without a flush of the store's thread */
+    (void)sem_post(&self.go);
+    (void)sem_wait(&self.told);
+    tutti_store_writer_on_durable(self.writer, NULL, NULL);
+    assert_int_equal(tutti_store_writer_durable(self.writer), 2);
+    tutti_store_writer_free(self.writer);
+    assert_string_equal(self.words, "a=1@1 |b=2@2 |");
+}
+
+static void
 test_store_batch__forgets_a_change_that_is_dropped(void **state)
 {
     place self;
@@ -176,6 +213,7 @@ main(void)
         cmocka_unit_test(test_store_writer__collects_while_it_writes),
         cmocka_unit_test(test_store_writer__writes_what_is_left_at_its_end),
         cmocka_unit_test(test_store_writer__writes_nothing_behind_a_failure),
+        cmocka_unit_test(test_store_writer__lets_those_who_are_told_flush_again),
         cmocka_unit_test(test_store_batch__forgets_a_change_that_is_dropped),
     };
 

@@ -454,6 +454,22 @@ tutti_rpc_loop_enter(tutti_rpc_loop *loop)
     await_turn(loop);
 }
 
+bool
+tutti_rpc_loop_try_enter(tutti_rpc_loop *loop)
+{
+    bool is_free;
+
+    assert(!tutti_rpc_loop_is_current(loop));
+    (void)pthread_mutex_lock(&loop->turn_lock);
+    is_free = loop->turn_asked == loop->turn_number;
+    loop->turn_asked += is_free ? 1 : 0;
+    (void)pthread_mutex_unlock(&loop->turn_lock);
+    if (is_free) {
+        serving = loop;
+    }
+    return is_free;
+}
+
 /*
  * The own thread sleeps until `until_ns`. If what has happened in this turn needs it earlier (a
  * timer, idle tasks), it is woken.
