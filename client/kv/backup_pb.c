@@ -1,5 +1,5 @@
 /* CoordinatorService.Backup: the store as a file, piece by piece. */
-#include "tutti/backup.h"
+#include "tutti/store.h"
 
 #include <inttypes.h>
 

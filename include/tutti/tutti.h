@@ -62,7 +62,6 @@
 #define TUTTI_TUTTI_H
 
 #include "tutti/algorithms.h"
-#include "tutti/backup.h"
 #include "tutti/client.h"
 #include "tutti/code.h"
 #include "tutti/diagnose.h"
