@@ -8,7 +8,12 @@ extern "C" {
 
 struct ProtobufCServiceDescriptor;
 
-/* A method of a service. Static: a channel remembers it by its address. */
+/*
+ * A method of a service. Static: a channel remembers it by its address.
+ *
+ * With `service` NULL `method` is the whole path, "/greeter.v1.Greeter/SayHello": then a response is not
+ * unpacked, and all its bytes are the message's payload.
+ */
 typedef struct tutti_rpc_stub {
     const struct ProtobufCServiceDescriptor *service; /* as protobuf-c has generated it */
     const char *method;                               /* as in the .proto */

@@ -78,15 +78,27 @@ typedef struct tutti_rpc_lane_end {
     int lease;               /* a descriptor that is readable when the server is gone; -1 = none */
 } tutti_rpc_lane_end;
 
+#define TUTTI_RPC_EXTRA_MAX 4
+
+/* A piece of metadata. */
+typedef struct tutti_rpc_pair {
+    const char *key; /* lower case */
+    const char *value;
+} tutti_rpc_pair;
+
 /* How one call is made. Zeros are good defaults. */
 typedef struct tutti_rpc_call_options {
     uint64_t deadline_ns; /* on tutti_clock_ns(); 0 = none */
     bool wait_for_ready;  /* keep trying to connect until the deadline */
     uint64_t lease;       /* sent as metadata `tutti-lease`, in decimal digits; 0 = not sent */
-    /* One more piece of metadata; NULL = none. Both are borrowed until the call has returned, or is
-     * begun. */
-    const char *extra_key;
-    const char *extra_value;
+    /* More metadata. The texts are borrowed until the call has returned, or is begun. */
+    tutti_rpc_pair extra[TUTTI_RPC_EXTRA_MAX];
+    size_t extra_count;
+    /* [moved, also on failure] What is sent, if the request (of a flow: `first`) is NULL. */
+    tutti_rpc_packed *packed;
+    /* Where the server's google.rpc.Status is added if the call fails, before its end is told; NULL = not
+     * wanted. Good until then. Of tutti_rpc_invoke and tutti_rpc_flow_start. */
+    tutti_buf *details;
     /* Of tutti_rpc_stream_open and tutti_rpc_duplex_open: how messages go; NULL = by gRPC. */
     const tutti_rpc_lane_end *lane;
 } tutti_rpc_call_options;
@@ -118,6 +130,9 @@ typedef bool (*tutti_rpc_interrupt_fn)(void);
 /* Of all channels of the process; calls that wait already do not ask it. NULL = none, the default.
  * Any thread. */
 void tutti_rpc_set_interrupt(tutti_rpc_interrupt_fn hook);
+
+/* Ask it, between slices of a wait that is not in this room. Without locks. */
+bool tutti_rpc_interrupted(void);
 
 /*
  * Did a call fail because no server is there, by the word of its host, of a proxy, or of the name
@@ -294,6 +309,13 @@ tutti_code tutti_rpc_flow_start(tutti_rpc_channel *channel, tutti_rpc_loop *loop
                                 bool half_close, const tutti_rpc_call_options *options,
                                 const tutti_rpc_flow_ops *ops, void *arg, tutti_rpc_flow **ret_flow,
                                 tutti_error *err);
+
+/*
+ * Inside on_message: do not ask for another message until resume is called. A flow that is held ends only after
+ * that, too.
+ */
+void tutti_rpc_flow_hold(tutti_rpc_flow *flow);
+void tutti_rpc_flow_resume(tutti_rpc_flow *flow); /* held. Loop's thread */
 
 /* Inside on_message, once: keep the message beyond it. [out, owned] tutti_rpc_message_free() */
 tutti_rpc_message *tutti_rpc_flow_take(tutti_rpc_flow *flow);

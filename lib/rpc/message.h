@@ -36,7 +36,8 @@ typedef struct tutti_rpc_blob {
 /* A received message. One thread at a time. */
 typedef struct tutti_rpc_message tutti_rpc_message;
 
-/* The struct, of the type the method declares; borrowed, good as long as the message. */
+/* The struct, of the type the method declares; borrowed, good as long as the message. NULL of a stub without
+ * a service: all is payload. */
 const void *tutti_rpc_message_get(const tutti_rpc_message *message);
 
 /*
@@ -80,6 +81,9 @@ typedef struct tutti_rpc_packed tutti_rpc_packed;
 tutti_code tutti_rpc_pack(const struct ProtobufCMessage *message, const tutti_rpc_blob *payload,
                           tutti_rpc_packed **ret_packed, tutti_error *err);
 void tutti_rpc_packed_free(tutti_rpc_packed *packed); /* NULL is fine */
+
+/* The same of bytes that are a message already. They are copied. */
+tutti_code tutti_rpc_pack_bytes(tutti_bytes wire, tutti_rpc_packed **ret_packed, tutti_error *err);
 
 /* The same message once more, for another stream: both share the bytes. [out, owned] */
 tutti_rpc_packed *tutti_rpc_packed_copy(tutti_rpc_packed *packed);

@@ -47,8 +47,8 @@ etcd_show_user(tutti_etcd *etcd, tutti_rpc_channel *member, char token[ETCD_TOKE
         TUTTI_TRY(ask_for_token(etcd, member, options, err));
         etcd_token_get(etcd, token);
     }
-    options->extra_key = "token";
-    options->extra_value = token;
+    options->extra[0] = (tutti_rpc_pair){"token", token};
+    options->extra_count = 1;
     return TUTTI_OK;
 }
 

@@ -37,6 +37,15 @@ find_known(const tutti_rpc_channel *channel, const tutti_rpc_stub *stub)
     return NULL;
 }
 
+static const struct ProtobufCMessageDescriptor *
+output_of(const tutti_rpc_stub *stub)
+{
+    const size_t number = rpc_service_find(stub->service, stub->method);
+
+    assert(number != SIZE_MAX); /* the stub names a method of its service */
+    return rpc_service_output(stub->service, number);
+}
+
 /*
  * With the lock held: add a method to `known`. Other threads search meanwhile without the lock,
  * so the entry is complete before the count is raised.
@@ -46,20 +55,19 @@ learn_server(tutti_rpc_channel *channel, const tutti_rpc_stub *stub, const rpc_k
              tutti_error *err)
 {
     const size_t count = channel->known_count;
-    const size_t number = rpc_service_find(stub->service, stub->method);
     rpc_known *known = &channel->known[count];
 
-    assert(number != SIZE_MAX); /* the stub names a method of its service */
     if (count == TUTTI_RPC_STUBS_MAX) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "more than %d methods on one channel",
                           TUTTI_RPC_STUBS_MAX);
     }
-    known->path = rpc_service_path(stub->service, stub->method);
+    known->path = stub->service == NULL ? strdup(stub->method)
+                                        : rpc_service_path(stub->service, stub->method);
     if (known->path == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a method");
     }
     known->stub = stub;
-    known->output = rpc_service_output(stub->service, number);
+    known->output = stub->service == NULL ? NULL : output_of(stub);
     if (!channel->secrets.changing) {
         known->handle = grpc_channel_register_call(channel->grpc, known->path, NULL, NULL);
     }
@@ -115,6 +123,33 @@ lease_metadata(uint64_t lease)
                            .value = grpc_slice_from_copied_string(digits)};
 }
 
+/* gRPC may read the texts after the batch was started: on another thread, when there is a connection. */
+static void
+add_extra(const tutti_rpc_call_options *options, rpc_call_metadata *metadata, size_t *count)
+{
+    size_t i;
+
+    assert(options->extra_count <= TUTTI_RPC_EXTRA_MAX);
+    metadata->extra_at = *count;
+    metadata->extra_count = options->extra_count;
+    for (i = 0; i < options->extra_count; i++) {
+        metadata->list[(*count)++] =
+            (grpc_metadata){.key = grpc_slice_from_copied_string(options->extra[i].key),
+                            .value = grpc_slice_from_copied_string(options->extra[i].value)};
+    }
+}
+
+void
+rpc_call_metadata_fini(rpc_call_metadata *metadata)
+{
+    size_t i;
+
+    for (i = 0; i < metadata->extra_count; i++) {
+        grpc_slice_unref(metadata->list[metadata->extra_at + i].key);
+        grpc_slice_unref(metadata->list[metadata->extra_at + i].value);
+    }
+}
+
 grpc_op
 rpc_channel_first_op(tutti_rpc_channel *channel, const tutti_rpc_call_options *options,
                      rpc_call_metadata *ret_metadata)
@@ -123,8 +158,9 @@ rpc_channel_first_op(tutti_rpc_channel *channel, const tutti_rpc_call_options *o
     size_t count = channel->secrets.metadata_count;
 
     op.data.send_initial_metadata.metadata = rpc_channel_bearer(channel);
+    ret_metadata->extra_count = 0;
     if (options != NULL &&
-        (options->lease != 0 || options->extra_key != NULL || options->lane != NULL)) {
+        (options->lease != 0 || options->extra_count != 0 || options->lane != NULL)) {
         memcpy(ret_metadata->list, op.data.send_initial_metadata.metadata,
                count * sizeof(ret_metadata->list[0]));
         op.data.send_initial_metadata.metadata = ret_metadata->list;
@@ -132,15 +168,13 @@ rpc_channel_first_op(tutti_rpc_channel *channel, const tutti_rpc_call_options *o
     if (options != NULL && options->lease != 0) {
         ret_metadata->list[count++] = lease_metadata(options->lease);
     }
-    if (options != NULL && options->extra_key != NULL) {
-        ret_metadata->list[count++] =
-            (grpc_metadata){.key = grpc_slice_from_static_string(options->extra_key),
-                            .value = grpc_slice_from_static_string(options->extra_value)};
-    }
     if (options != NULL && options->lane != NULL) { /* the name lives as long as the stream */
         ret_metadata->list[count++] =
             (grpc_metadata){.key = grpc_slice_from_static_string("tutti-lane"),
                             .value = grpc_slice_from_static_string(options->lane->name)};
+    }
+    if (options != NULL) {
+        add_extra(options, ret_metadata, &count);
     }
     op.data.send_initial_metadata.count = count;
     if (options != NULL && options->wait_for_ready && !rpc_channel_has_others(channel)) {
@@ -161,6 +195,7 @@ rpc_channel_begin(tutti_rpc_channel *channel, grpc_call *call,
     ops[0] = rpc_channel_first_op(channel, options, &metadata);
     ops[1] = rpc_outcome_initial_op(outcome);
     rpc_batch_start(call, ops, 2, opened_tag);
+    rpc_call_metadata_fini(&metadata);
     ops[0] = rpc_outcome_status_op(outcome);
     rpc_batch_start(call, ops, 1, status_tag);
 }
@@ -229,6 +264,16 @@ find_details(const grpc_metadata_array *trailing)
         }
     }
     return (tutti_bytes){NULL, 0};
+}
+
+void
+rpc_outcome_details(const rpc_outcome *outcome, tutti_buf *ret_details)
+{
+    const tutti_bytes details = find_details(&outcome->trailing);
+
+    if (ret_details != NULL && details.size > 0) {
+        (void)tutti_buf_add(ret_details, details.data, details.size, NULL);
+    }
 }
 
 /*
@@ -306,10 +351,12 @@ run_unary(tutti_rpc_channel *channel, const rpc_known *known, const tutti_rpc_ca
     ops[4].data.recv_message.recv_message = ret_received;
     ops[5] = rpc_outcome_status_op(&outcome);
     rpc_batch_start(call, ops, 6, &outcome);
+    rpc_call_metadata_fini(&metadata);
     grpc_byte_buffer_destroy(message);
     (void)rpc_channel_pluck_until(queue, &outcome, call, TUTTI_TIMERS_NEVER);
     rpc_tag_acquire(&outcome);
     code = rpc_outcome_read(&outcome, channel, known, &all);
+    rpc_outcome_details(&outcome, options == NULL ? NULL : options->details);
     rpc_outcome_fini(&outcome);
     grpc_call_unref(call); /* behind outcome_read: it owns what was received */
     if (code != TUTTI_OK) {
@@ -319,6 +366,15 @@ run_unary(tutti_rpc_channel *channel, const rpc_known *known, const tutti_rpc_ca
     }
     rpc_channel_give_queue(channel, queue);
     return code;
+}
+
+tutti_code
+rpc_channel_pack(const struct ProtobufCMessage *message, const tutti_rpc_blob *payload,
+                 const tutti_rpc_call_options *options, grpc_byte_buffer **ret_buffer,
+                 tutti_error *err)
+{
+    *ret_buffer = options == NULL ? NULL : rpc_packed_buffer(options->packed);
+    return message == NULL ? TUTTI_OK : rpc_pack(message, payload, ret_buffer, err);
 }
 
 tutti_code
@@ -332,7 +388,7 @@ tutti_rpc_invoke(tutti_rpc_channel *channel, const tutti_rpc_stub *stub,
     grpc_byte_buffer *received = NULL;
     tutti_code code;
 
-    TUTTI_TRY(rpc_pack(request, payload, &message, err));
+    TUTTI_TRY(rpc_channel_pack(request, payload, options, &message, err));
     code = rpc_channel_find(channel, stub, &known, err);
     if (code != TUTTI_OK) {
         grpc_byte_buffer_destroy(message);

@@ -125,10 +125,14 @@ tutti_code rpc_channel_find(tutti_rpc_channel *channel, const tutti_rpc_stub *st
 grpc_call *rpc_channel_call(tutti_rpc_channel *channel, const rpc_known *known,
                             grpc_completion_queue *queue, const tutti_rpc_call_options *options);
 
-/* Memory for the metadata of one call, until its first batch is started. */
+/* Memory for the metadata of one call, until its first batch is started; then rpc_call_metadata_fini. */
 typedef struct rpc_call_metadata {
-    grpc_metadata list[5]; /* trace, token, lease, extra, lane */
+    grpc_metadata list[4 + TUTTI_RPC_EXTRA_MAX]; /* trace, token, lease, lane, extra */
+    size_t extra_at;
+    size_t extra_count;
 } rpc_call_metadata;
+
+void rpc_call_metadata_fini(rpc_call_metadata *metadata);
 
 /* The first operation of every call: its metadata. */
 grpc_op rpc_channel_first_op(tutti_rpc_channel *channel, const tutti_rpc_call_options *options,
@@ -155,9 +159,6 @@ bool rpc_channel_pluck(grpc_completion_queue *queue, void *tag);
 grpc_event rpc_channel_pluck_until(grpc_completion_queue *queue, void *tag, grpc_call *call,
                                    uint64_t deadline_ns);
 
-/* interrupt.c: does the program want its waits to end? Asked between slices. */
-bool rpc_interrupted(void);
-
 /* How a call ended. Written by gRPC. */
 typedef struct rpc_outcome {
     grpc_metadata_array initial;
@@ -180,6 +181,14 @@ grpc_op rpc_outcome_status_op(rpc_outcome *outcome);
 void rpc_channel_begin(tutti_rpc_channel *channel, grpc_call *call,
                        const tutti_rpc_call_options *options, rpc_outcome *outcome,
                        void *opened_tag, void *status_tag);
+
+/* Add the google.rpc.Status that the server sent with an error, if it did. [in] ret_details  NULL = not wanted */
+void rpc_outcome_details(const rpc_outcome *outcome, tutti_buf *ret_details);
+
+/* What a call sends first: the message, or what its options have packed. [out, owned] ret_buffer  NULL = nothing */
+tutti_code rpc_channel_pack(const struct ProtobufCMessage *message, const tutti_rpc_blob *payload,
+                            const tutti_rpc_call_options *options, grpc_byte_buffer **ret_buffer,
+                            tutti_error *err);
 
 /* TUTTI_OK, or the error that the server sent, or what kept gRPC from asking it. Before the call is
  * unref'd: it owns what was received. */

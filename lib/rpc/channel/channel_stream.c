@@ -288,7 +288,7 @@ fetch_lane(tutti_rpc_stream *self, uint64_t deadline_ns)
             look = sleep_in_lane(self, slice_ns, deadline_ns);
             late = tutti_clock_ns() >= deadline_ns;
             slice_ns = slice_ns * 2 < SLICE_NS ? slice_ns * 2 : SLICE_NS;
-            if (look && rpc_interrupted()) {
+            if (look && tutti_rpc_interrupted()) {
                 tutti_rpc_stream_cancel(self);
             }
         }

@@ -34,6 +34,8 @@ struct tutti_rpc_flow {
     bool closed;
     bool over;   /* the stream has ended: nothing more will be sent */
     bool failed; /* by ourselves: `failure` says why */
+    bool held;   /* no read is under way, but its part is still counted */
+    tutti_buf *details;
     tutti_error failure;
     tutti_rpc_tag opened;
     tutti_rpc_tag ended;
@@ -51,6 +53,7 @@ end_flow(tutti_rpc_flow *self)
     if (self->failed) {
         code = tutti_error_pass(&err, &self->failure);
     }
+    rpc_outcome_details(&self->outcome, self->details);
     if (self->ops->on_end != NULL) {
         self->ops->on_end(self->arg, code == TUTTI_OK ? NULL : &err);
     }
@@ -124,7 +127,23 @@ on_read(tutti_rpc_tag *tag, bool ok)
         return;
     }
     deliver_message(self, received);
-    start_read(self); /* takes the part of the read that has come back */
+    if (!self->held) {
+        start_read(self); /* takes the part of the read that has come back */
+    }
+}
+
+void
+tutti_rpc_flow_hold(tutti_rpc_flow *flow)
+{
+    flow->held = true;
+}
+
+void
+tutti_rpc_flow_resume(tutti_rpc_flow *flow)
+{
+    assert(flow->held);
+    flow->held = false;
+    start_read(flow);
 }
 
 static void
@@ -201,6 +220,7 @@ start_all(tutti_rpc_flow *self, grpc_byte_buffer *first, bool half_close,
         ops[count++].op = GRPC_OP_SEND_CLOSE_FROM_CLIENT;
     }
     rpc_batch_start(self->call, ops, count, first != NULL ? &self->written : &self->opened);
+    rpc_call_metadata_fini(&metadata);
     if (first != NULL) {
         grpc_byte_buffer_destroy(first);
     }
@@ -240,20 +260,24 @@ tutti_rpc_flow_start(tutti_rpc_channel *channel, tutti_rpc_loop *loop, const tut
     grpc_byte_buffer *buffer = NULL;
     tutti_code code;
 
-    if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a stream");
+    code = rpc_channel_pack(first, NULL, options, &buffer, err);
+    if (code == TUTTI_OK && self == NULL) {
+        code = TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a stream");
     }
-    code = rpc_channel_find(channel, stub, &self->known, err);
-    if (code == TUTTI_OK && first != NULL) {
-        code = rpc_pack(first, NULL, &buffer, err);
+    if (code == TUTTI_OK) {
+        code = rpc_channel_find(channel, stub, &self->known, err);
     }
     if (code != TUTTI_OK) {
+        if (buffer != NULL) {
+            grpc_byte_buffer_destroy(buffer);
+        }
         free(self);
         return code;
     }
+    self->details = options == NULL ? NULL : options->details;
     rpc_outcome_init(&self->outcome, channel);
     self->call = rpc_channel_call(channel, self->known, rpc_loop_queue(loop), options);
-    self->writing = first != NULL;
+    self->writing = buffer != NULL;
     if (ret_flow != NULL) {
         *ret_flow = self; /* before its events can run */
     }

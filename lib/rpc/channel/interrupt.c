@@ -25,7 +25,7 @@ tutti_rpc_set_interrupt(tutti_rpc_interrupt_fn hook)
 }
 
 bool
-rpc_interrupted(void)
+tutti_rpc_interrupted(void)
 {
     const tutti_rpc_interrupt_fn hook = atomic_load(&interrupt_hook);
 

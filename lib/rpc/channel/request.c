@@ -67,6 +67,7 @@ start_request(tutti_rpc_request *self, const tutti_rpc_call_options *options,
     ops[4].data.recv_message.recv_message = &self->received;
     ops[5] = rpc_outcome_status_op(&self->outcome);
     rpc_batch_start(self->call, ops, 6, &self->done);
+    rpc_call_metadata_fini(&metadata);
     grpc_byte_buffer_destroy(message);
 }
 

@@ -152,6 +152,17 @@ unpack_runs(tutti_rpc_message *self, const ProtobufCMessageDescriptor *type, boo
     return code;
 }
 
+/* All of it is payload. */
+static void
+keep_bytes(tutti_rpc_message *self)
+{
+    const tutti_bytes none = {NULL, 0};
+
+    rpc_arena_init(&self->arena, 0, self->first, sizeof(self->first));
+    rpc_cursor_init(&self->payload, self->run_count == 0 ? &none : self->runs,
+                    grpc_byte_buffer_length(self->buffer));
+}
+
 tutti_code
 rpc_unpack(const ProtobufCMessageDescriptor *type, grpc_byte_buffer *buffer, bool strict,
            tutti_rpc_message **ret_message, tutti_error *err)
@@ -167,7 +178,9 @@ rpc_unpack(const ProtobufCMessageDescriptor *type, grpc_byte_buffer *buffer, boo
     memset(self, 0, offsetof(tutti_rpc_message, first));
     self->buffer = buffer;
     code = collect_runs(self, err);
-    if (code == TUTTI_OK) {
+    if (code == TUTTI_OK && type == NULL) {
+        keep_bytes(self);
+    } else if (code == TUTTI_OK) {
         code = unpack_runs(self, type, strict, err);
     }
     if (code != TUTTI_OK) {

@@ -40,6 +40,7 @@ rpc_packed_buffer(tutti_rpc_packed *packed)
 /*
  * Unpack what arrived.
  *
+ * [in]          type         NULL = it stays bytes: all of it is payload
  * [in, moved]   buffer       also on failure
  * [in]          strict       it is a request: see check.h
  * [out, owned]  ret_message  tutti_rpc_message_free()

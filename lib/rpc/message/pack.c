@@ -168,6 +168,26 @@ tutti_rpc_pack(const ProtobufCMessage *message, const tutti_rpc_blob *payload,
     return TUTTI_OK;
 }
 
+tutti_code
+tutti_rpc_pack_bytes(tutti_bytes wire, tutti_rpc_packed **ret_packed, tutti_error *err)
+{
+    grpc_slice slice;
+    tutti_code code = check_size(wire.size, 0, err);
+
+    if (code == TUTTI_OK && !make_slice(wire.size, &slice)) {
+        code = no_memory(wire.size, err);
+    }
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    if (wire.size > 0) {
+        memcpy(GRPC_SLICE_START_PTR(slice), wire.data, wire.size);
+    }
+    *ret_packed = rpc_packed_from(grpc_raw_byte_buffer_create(&slice, 1));
+    grpc_slice_unref(slice);
+    return TUTTI_OK;
+}
+
 void
 tutti_rpc_packed_free(tutti_rpc_packed *packed)
 {
