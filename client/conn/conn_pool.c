@@ -43,9 +43,15 @@ fail_forked(pid_t owner, tutti_error *err)
 }
 
 tutti_code
+client_check_owner(pid_t owner, tutti_error *err)
+{
+    return owner == getpid() ? TUTTI_OK : fail_forked(owner, err);
+}
+
+tutti_code
 client_check_process(const tutti_client *client, tutti_error *err)
 {
-    return client->owner == getpid() ? TUTTI_OK : fail_forked(client->owner, err);
+    return client_check_owner(client->owner, err);
 }
 
 /*

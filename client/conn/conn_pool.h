@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "rpc/channel.h"
 #include "tutti/tensor.h"
@@ -33,7 +34,10 @@ tutti_code client_library_enter(tutti_error *err);
 /* Balances client_library_enter. With the last client gRPC is shut down. */
 void client_library_leave(void);
 
-/* TUTTI_FAILED_PRECONDITION  FORKED: another process opened the client */
+/* TUTTI_FAILED_PRECONDITION  FORKED: `owner` is another process */
+tutti_code client_check_owner(pid_t owner, tutti_error *err);
+
+/* The same: the one that opened the client */
 tutti_code client_check_process(const tutti_client *client, tutti_error *err);
 
 /*

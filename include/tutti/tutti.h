@@ -67,6 +67,7 @@
 #include "tutti/diagnose.h"
 #include "tutti/error.h"
 #include "tutti/function.h"
+#include "tutti/generic.h"
 #include "tutti/group.h"
 #include "tutti/init.h"
 #include "tutti/job.h"
