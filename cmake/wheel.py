@@ -125,6 +125,8 @@ def join(pure, bundle, out):
             if name.endswith(".dist-info/WHEEL"):
                 text = re.sub(r"Root-Is-Purelib: \w+", "Root-Is-Purelib: false", data.decode())
                 data = re.sub(r"Tag: \S+", "Tag: " + tag(), text).encode()
+            if name.endswith(".dist-info/METADATA"):  # libtutti makes the calls
+                data = re.sub(r"(?m)^Requires-Dist: grpcio\b.*\n", "", data.decode()).encode()
             wheel.add(name, data)
     wheel.add(record.replace("RECORD", "entry_points.txt"), SCRIPTS.encode())
     for root, _, names in os.walk(bundle.folder):

@@ -32,7 +32,7 @@ found = [None, None]
 def work(rank):
     one = agents[rank]
     found[rank] = [one.all_reduce(np.full(count, rank + 1.0))[0] for count in (2, 1 << 18)]
-    found[rank].append(one.broadcast(np.full(2, rank + 5.0), 1)[0])  # by grpcio
+    found[rank].append(one.broadcast(np.full(2, rank + 5.0), 1)[0])
     if torch is not None:
         found[rank].append(float(one.all_reduce(torch.ones(3))[0]))
 
@@ -84,6 +84,11 @@ class WheelCase(unittest.TestCase):
             self.assertIn("good", self.say(self.at("python"), "-c", PROGRAM, *addresses))
         finally:
             self.say(self.at("tutti"), "cluster", "stop", "--name", NAME)
+
+    def test_it_does_not_need_grpcio(self):
+        said = self.say(self.at("python"), "-c", "from importlib.metadata import requires; print(requires('tutti'))")
+        self.assertIn("protobuf", said)
+        self.assertNotIn("grpcio", said)
 
     def test_nothing_of_the_build_folder_is_named(self):
         for path in glob.glob(os.path.join(self.venv, "lib/python3*/site-packages/tutti/_native*.so")):

@@ -54,6 +54,7 @@ class BareWheel(unittest.TestCase):
         try:
             self.assertIn("2 of 2 ranks alive", inside("/venv/bin/tutti", "status"))
             said = inside("/venv/bin/tutti", "run", "-n", "2", "--no-prefix", "--", "/venv/bin/python", "/tmp/block.py")
+            self.assertNotIn("grpcio", inside("/venv/bin/pip", "list"))
             self.assertEqual(said.count("[0.0, 1.0, 2.0, 3.0] [1.0, 1.0, 1.0]"), 2, said)
         finally:
             inside("/venv/bin/tutti", "cluster", "stop")

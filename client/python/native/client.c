@@ -70,13 +70,8 @@ close_when_idle(native_client *self)
 bool
 native_client_enter(native_client *self)
 {
-    const tutti_error closed = {.code = TUTTI_FAILED_PRECONDITION,
-                                .rank = TUTTI_ERROR_RANK_NONE,
-                                .reason = "CLOSED",
-                                .text = "this connection is closed: connect again"};
-
     if (self->closing || self->client == NULL) {
-        (void)native_raise(&closed);
+        native_raise_closed();
         return false;
     }
     self->calls++;

@@ -51,24 +51,48 @@ native_wait_end(void)
 }
 
 PyObject *
-native_error(const tutti_error *err)
+native_error_with(const tutti_error *err, const void *details, size_t size)
 {
     if (make_error == NULL) {
         return PyObject_CallFunction(PyExc_RuntimeError, "s", err->text);
     }
-    return PyObject_CallFunction(make_error, "issisKi", (int)err->code, err->text, err->reason, 0,
-                                 err->group, (unsigned long long)err->sequence, (int)err->rank);
+    return PyObject_CallFunction(make_error, "issisKiy#", (int)err->code, err->text, err->reason, 0,
+                                 err->group, (unsigned long long)err->sequence, (int)err->rank,
+                                 size == 0 ? "" : (const char *)details, (Py_ssize_t)size);
+}
+
+PyObject *
+native_error(const tutti_error *err)
+{
+    return native_error_with(err, NULL, 0);
 }
 
 PyObject *
 native_raise(const tutti_error *err)
+{
+    return native_raise_with(err, NULL, 0);
+}
+
+void
+native_raise_closed(void)
+{
+    const tutti_error closed = {.code = TUTTI_FAILED_PRECONDITION,
+                                .rank = TUTTI_ERROR_RANK_NONE,
+                                .reason = "CLOSED",
+                                .text = "this connection is closed: connect again"};
+
+    (void)native_raise(&closed);
+}
+
+PyObject *
+native_raise_with(const tutti_error *err, const void *details, size_t size)
 {
     PyObject *error;
 
     if (PyErr_Occurred() != NULL) { /* of a signal handler */
         return NULL;
     }
-    error = native_error(err);
+    error = native_error_with(err, details, size);
     if (error != NULL) {
         PyErr_SetObject((PyObject *)Py_TYPE(error), error);
         Py_DECREF(error);
@@ -103,7 +127,8 @@ built_for(PyObject *module, PyObject *none)
 
 static PyMethodDef functions[] = {
     {"set_error", set_error, METH_O,
-     "set_error(make): make(code, text, reason, scope, group, sequence, rank) gives exceptions."},
+     "set_error(make): make(code, text, reason, scope, group, sequence, rank, details) gives "
+     "exceptions."},
     {"version", version, METH_NOARGS, "The version of libtutti that is loaded."},
     {"built_for", built_for, METH_NOARGS,
      "The version of libtutti whose headers it was built with."},
@@ -127,6 +152,12 @@ run_module(PyObject *module)
         return -1;
     }
     if (add_type(module, "Queue", native_queue_type(module)) != 0) {
+        return -1;
+    }
+    if (add_type(module, "Channel", native_channel_type(module)) != 0) {
+        return -1;
+    }
+    if (add_type(module, "Call", native_stream_type(module)) != 0) {
         return -1;
     }
     return add_type(module, "Block", native_block_type(module));

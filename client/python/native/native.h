@@ -26,8 +26,15 @@
  */
 PyObject *native_raise(const tutti_error *err);
 
+/* The same; [in] details  the packed google.rpc.Status of the server; size 0 = none */
+PyObject *native_raise_with(const tutti_error *err, const void *details, size_t size);
+
 /* [out, owned] That exception, not raised. NULL = making it raised another one. */
 PyObject *native_error(const tutti_error *err);
+PyObject *native_error_with(const tutti_error *err, const void *details, size_t size);
+
+/* Raise CLOSED: of a connection that the program has closed. */
+void native_raise_closed(void);
 
 /* A call that may wait is about to begin on this thread, or has ended: Ctrl-C ends it. With the GIL. */
 void native_wait_begin(void);
@@ -85,6 +92,12 @@ PyObject *native_queue_new(PyObject *self, PyObject *none);
 
 /* [out, owned] NULL = an exception is set */
 PyObject *native_queue_type(PyObject *module);
+
+/* ------------------------------------------------------------------ channel.c */
+
+/* [out, owned] NULL = an exception is set */
+PyObject *native_channel_type(PyObject *module);
+PyObject *native_stream_type(PyObject *module);
 
 /* ------------------------------------------------------------------ block.c */
 

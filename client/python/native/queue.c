@@ -80,13 +80,8 @@ drop_call(native_call *call)
 static bool
 is_open(const native_queue *self)
 {
-    const tutti_error closed = {.code = TUTTI_FAILED_PRECONDITION,
-                                .rank = TUTTI_ERROR_RANK_NONE,
-                                .reason = "CLOSED",
-                                .text = "this connection is closed: connect again"};
-
     if (self->queue == NULL) {
-        (void)native_raise(&closed);
+        native_raise_closed();
     }
     return self->queue != NULL;
 }

@@ -24,7 +24,7 @@ import tutti.aio  # noqa: E402
 from serve_fake import Agent  # noqa: E402
 
 from tutti import _settings, functions, host, values  # noqa: E402
-from tutti.sync._transport import Line  # noqa: E402
+from tutti.sync._line import Line# noqa: E402
 
 LONG_S = 60
 

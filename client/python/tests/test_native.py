@@ -17,6 +17,7 @@ import threading
 import time
 import unittest
 
+import grpc
 import numpy as np
 
 import case
@@ -256,6 +257,19 @@ class NativeCase(case.AgentCase):
             case.in_threads([lambda one=one: one.all_reduce(np.ones(count)) for one in self.agents[1:]])
         self.assertEqual(self.all(lambda agent: agent.all_reduce(np.ones(2)))[0][0], self.size)
 
+    def test_ctrl_c_ends_a_call_that_waits(self):
+        calls = [
+            lambda: self.agents[0].store.get("never-%d" % os.getpid(), wait=True),
+            lambda: list(self.agents[0].store.watch("never-%d" % os.getpid())),
+        ]
+        for call in calls:
+            threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            began = time.monotonic()
+            with self.assertRaises(KeyboardInterrupt):
+                call()
+            self.assertLess(time.monotonic() - began, 20)
+        self.assertGreater(self.agents[0].store.add("after-%d" % os.getpid(), 1), 0)
+
     def test_a_forked_child_is_told(self):
         agent = self.agents[0]
         mine = self.alone(agent)
@@ -321,6 +335,38 @@ class ModeCase(unittest.TestCase):
     def test_grpc_needs_no_module(self):
         said = self.run_with("grpc", "import tutti, tutti._native_door as door; print(door.native)")
         self.assertEqual(said.strip(), "None")
+
+    def test_neither_module_nor_grpcio_is_told(self):
+        program = (
+            "import sys; sys.modules['tutti._native'] = None; sys.modules['grpc'] = None; import tutti\n"
+            "try:\n    tutti.connect('127.0.0.1:1')\nexcept tutti.TuttiError as error:\n    print(error)"
+        )
+        said = self.run_with("", program)
+        self.assertIn("UNIMPLEMENTED NO_NATIVE: this package has no native module for this system, and grpcio cannot", said)
+
+    def test_codes_are_equal_to_those_of_grpcio(self):
+        for code in tutti.StatusCode:
+            other = grpc.StatusCode[code.name]
+            self.assertTrue(code == other and other == code and not code != other, code)
+            self.assertEqual(len({code, other}), 1)
+        self.assertNotEqual(tutti.StatusCode.OK, grpc.StatusCode.CANCELLED)
+        self.assertNotEqual(tutti.StatusCode.OK, (0, "ok"))
+
+    @unittest.skipUnless(case.ADDRESSES, "no agents")
+    def test_grpcio_is_not_imported(self):
+        program = (
+            "import asyncio, sys, tutti, tutti.aio\n"
+            "with tutti.connect('%s') as agent:\n"
+            "    agent.store.set('mode', b'1')\n"
+            "    agent.put([1.0]).numpy()\n"
+            "    with agent.pipeline() as calls:\n"
+            "        calls.barrier(group=agent.new_group([agent.rank], name='alone-mode-%d'))\n"
+            "async def main():\n"
+            "    async with await tutti.aio.connect('%s') as agent:\n"
+            "        return await agent.store.get('mode')\n"
+            "print(asyncio.run(main()), 'grpc' in sys.modules)\n" % (case.ADDRESSES[0], os.getpid(), case.ADDRESSES[0])
+        )
+        self.assertEqual(self.run_with("native", program).strip(), "b'1' False")
 
     def test_another_word_is_refused(self):
         self.assertIn("TUTTI_PYTHON is cffi, need native, grpc, or nothing", self.run_with("cffi", "import tutti"))

@@ -19,11 +19,12 @@ connected: gRPC does not survive it.
 
 import os as _os
 
-# grpcio's core stops its threads in the parent at each fork() if this variable is not 0, and with core
-# 1.51 the fork then sometimes never returns (a thread that is being stopped waits for the fork to end).
-# That would help a child that uses the parent's channels, which this package refuses. grpcio reads it once.
+# Where libtutti is not, this package uses grpcio, whose core stops its threads in the parent at each fork() if this
+# variable is not 0. With core 1.51 the fork then sometimes never returns (a thread that is being stopped waits for the
+# fork to end). That would help a child that uses the parent's channels, which this package refuses. grpcio reads it once.
 _os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
+from .status import StatusCode
 from .sync import (
     Agent,
     AgentInfo,
@@ -104,6 +105,7 @@ __all__ = [
     "Server",
     "Session",
     "Shape",
+    "StatusCode",
     "Store",
     "Synced",
     "Tape",

@@ -8,11 +8,11 @@ import sys
 import threading
 from typing import Any
 
-import grpc
 import numpy as np
 
 from .dtypes import Kind, numpy_dtype
 from .errors import TuttiError, make
+from .status import StatusCode
 
 NAMES = ("libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0", "libcudart.so")
 IPC_BYTES = 64
@@ -31,7 +31,7 @@ class _Handle(ctypes.Structure):
 
 
 def _failed(text: str) -> TuttiError:
-    return make(grpc.StatusCode.FAILED_PRECONDITION, text, "CANNOT_SHARE")
+    return make(StatusCode.FAILED_PRECONDITION, text, "CANNOT_SHARE")
 
 
 def _load() -> ctypes.CDLL:

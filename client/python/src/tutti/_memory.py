@@ -12,11 +12,11 @@ import struct
 import warnings
 from typing import Any
 
-import grpc
 import numpy as np
 
 from .dtypes import Kind, numpy_dtype
 from .errors import TuttiError, lost, make
+from .status import StatusCode
 
 TIMEOUT = 10.0  # seconds: it is a process of this machine that answers
 HELLO = b"tthello1"
@@ -41,7 +41,7 @@ def _no_socket(why: Any) -> TuttiError:
         "could not connect to the agent's socket for shared memory: %s; this program and the agent "
         "need one network namespace" % why
     )
-    return make(grpc.StatusCode.UNAVAILABLE, text, "NO_SHARE_SOCKET")
+    return make(StatusCode.UNAVAILABLE, text, "NO_SHARE_SOCKET")
 
 
 def _ask(lease: socket.socket, name: str, token: bytes) -> tuple[bytes, list[int]]:
@@ -79,7 +79,7 @@ class Memory:
             magic, refusal, may_write, got = ANSWER.unpack(answer)
             if refusal in REFUSALS:
                 reason, text = REFUSALS[refusal]
-                raise make(grpc.StatusCode.PERMISSION_DENIED, text, reason)
+                raise make(StatusCode.PERMISSION_DENIED, text, reason)
             writable = bool(may_write) if writable is None else writable
             if magic != b"ttshare1" or len(fds) != 1 or got != size or bool(may_write) != writable:
                 raise lost("the memory that the agent sent is not the memory that was asked for")
@@ -124,4 +124,4 @@ def warn_of_copy(error: TuttiError) -> None:
 
 
 def helps_copy(error: TuttiError) -> bool:
-    return error.reason in REASONS or error.code is grpc.StatusCode.UNIMPLEMENTED
+    return error.reason in REASONS or error.code is StatusCode.UNIMPLEMENTED

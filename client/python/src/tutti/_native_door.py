@@ -6,21 +6,29 @@ TUTTI_PYTHON  "grpc" = never; "native" = always, and an error where it is not th
 from __future__ import annotations
 
 import importlib
+import math
 import os
+from collections.abc import Iterable
 from typing import Any
 
-import grpc
+from . import _reach, errors
+from ._settings import Pings, Settings
+from .status import StatusCode, code_of
 
-from . import errors
+# Of Call.next().
+NOTHING, MESSAGE, ENDED = 0, 1, 2
 
-_CODES = {code.value[0]: code for code in grpc.StatusCode}
+# Of a call that may send more: GENERIC_UNSENT_BYTES of libtutti.
+UNSENT_BYTES = 2 << 20
 
 
 def _make(
-    code: int, text: str, reason: str, scope: int, group: str, sequence: int, rank: int
+    code: int, text: str, reason: str, scope: int, group: str, sequence: int, rank: int, details: bytes
 ) -> errors.TuttiError:
-    known = {"group": group, "op": sequence, "rank": rank}
-    return errors.make(_CODES.get(code, grpc.StatusCode.UNKNOWN), text, reason, **known)
+    info = errors.info_in(details) if details else None
+    metadata = None if info is None else dict(info.metadata)
+    text = _reach.name_options(text) if reason == "UNREACHABLE" and info is None else text
+    return errors.make(code_of(code), text, reason, group=group, op=sequence, rank=rank, metadata=metadata)
 
 
 def _check_version(module: Any) -> None:
@@ -43,10 +51,51 @@ def _load() -> Any:
     except ImportError as error:
         if wanted == "native":
             text = "TUTTI_PYTHON is native, and the native module cannot be loaded (%s): install a wheel of this system, or unset it"
-            raise errors.make(grpc.StatusCode.UNIMPLEMENTED, text % error, "NO_NATIVE") from None
+            raise errors.make(StatusCode.UNIMPLEMENTED, text % error, "NO_NATIVE") from None
         return None
     module.set_error(_make)
     return module
 
 
 native = _load()
+
+
+# ------------------------------------------------------------------------------ generic calls
+
+
+def nothing_there(error: ImportError) -> errors.TuttiError:
+    """The error where neither the native module nor grpcio can be loaded."""
+    text = "this package has no native module for this system, and grpcio cannot be loaded (%s): pip install grpcio"
+    return errors.make(StatusCode.UNIMPLEMENTED, text % error, "NO_NATIVE")
+
+
+def open_channel(address: str, settings: Settings, pings: Pings) -> Any:
+    """A connection of libtutti. The token travels with each call, as metadata."""
+    secure = settings.certificates(address) is not None
+    return native.Channel(
+        address,
+        tls_ca=settings.tls_ca if secure else None,
+        tls_cert=settings.tls_cert if secure else None,
+        tls_key=settings.tls_key if secure else None,
+        tls_name=settings.tls_name if secure else None,
+        keepalive_ms=pings[0],
+        keepalive_timeout_ms=pings[1],
+    )
+
+
+def in_ms(timeout: float | None) -> int:
+    """Milliseconds of libtutti, of which 0 = no limit."""
+    return 0 if timeout is None else max(1, min(math.ceil(timeout * 1000), 2**32 - 2))
+
+
+def pairs_of(metadata: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    return tuple(text for pair in metadata for text in pair)
+
+
+def response_of(found: Any, ended: errors.TuttiError | None) -> bytes:
+    """The response of a call that has one, from its message and its end."""
+    if ended is not None:
+        raise ended
+    if not isinstance(found, bytes):
+        raise errors.lost("a call was answered OK without a message")
+    return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 import ssl
 
-import grpc
+from .status import StatusCode
 
 OTHER_NAME = "its certificate is for another name: give tls_name"
 PEEK_S = 2.0  # for looking at a certificate
@@ -70,11 +70,11 @@ def _find(phrases: tuple[tuple[str, str], ...], text: str) -> str:
     return ""
 
 
-def explain(code: grpc.StatusCode, text: str, address: str, call: str) -> tuple[str, str]:
+def explain(code: StatusCode, text: str, address: str, call: str) -> tuple[str, str]:
     """The text and the reason of an error to which no server gave a reason."""
-    if code is grpc.StatusCode.DEADLINE_EXCEEDED and text == "Deadline Exceeded":
+    if code is StatusCode.DEADLINE_EXCEEDED and text == "Deadline Exceeded":
         return "%s did not answer %s in time" % (address, call), ""
-    if code is not grpc.StatusCode.UNAVAILABLE:
+    if code is not StatusCode.UNAVAILABLE:
         return text, ""
     if "ailed to connect to all addresses" in text or "DNS resolution failed" in text:
         last = text.rpartition("last error: ")[2]
@@ -84,6 +84,26 @@ def explain(code: grpc.StatusCode, text: str, address: str, call: str) -> tuple[
     if why:
         return "lost the connection to %s: %s" % (address, why), "CONNECTION_LOST"
     return text, ""
+
+
+# What this package calls what libtutti's texts name.
+_OPTIONS = (
+    ("not signed by the given authority,", "not signed by the given authority (tls_ca),"),
+    ("it wants a client certificate", "it wants a client certificate: give tls_cert and tls_key"),
+    (
+        "perhaps it wants TLS or a client certificate",
+        "perhaps it wants TLS (tls_ca) or a client certificate (tls_cert)",
+    ),
+    ("its certificate is for another name", OTHER_NAME),
+)
+
+
+def name_options(text: str) -> str:
+    """A text of libtutti about an unreachable server, with this package's arguments."""
+    for theirs, ours in _OPTIONS:
+        if theirs in text:
+            return text.replace(theirs, ours)
+    return text + ": give one of these as tls_name" if "its certificate is for " in text else text
 
 
 def certificate_names(address: str, ca: str, cert: str, key: str) -> list[str]:

@@ -11,12 +11,14 @@ import stat
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import grpc
-
 from . import _reach
 from .errors import TuttiError, invalid, make
 
-# Alike for every connection; the caller's come behind these.
+Metadata = list[tuple[str, str]]  # of a call
+Pings = tuple[int, int]  # ms between pings, and for the answer to one; 0 = the usual
+NO_PINGS: Pings = (0, 0)
+
+# Alike for every connection of grpcio; the caller's come behind these.
 CHANNEL_OPTIONS: list[tuple[str, Any]] = [
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),
@@ -88,8 +90,8 @@ class Settings:
             raise invalid("NO_AGENT", "no agent: give its address, or set TUTTI_AGENT")
         return found
 
-    def credentials(self, address: str) -> Any:
-        """The credentials of a channel; None = plaintext: without tls_ca, and on Unix sockets."""
+    def certificates(self, address: str) -> tuple[bytes | None, bytes | None, bytes | None] | None:
+        """What tls_ca, tls_key and tls_cert hold; None = plaintext: without tls_ca, and on Unix sockets."""
         if not self.tls_ca or address.startswith("unix:"):
             if self._bearer() and not is_local(address):
                 raise invalid(
@@ -97,9 +99,14 @@ class Settings:
                     "a token for %s would travel in plaintext: give tls_ca" % address,
                 )
             return None
-        return grpc.ssl_channel_credentials(
-            _read(self.tls_ca), _read(self.tls_key or ""), _read(self.tls_cert or "")
-        )
+        return _read(self.tls_ca), _read(self.tls_key or ""), _read(self.tls_cert or "")
+
+    def credentials(self, address: str) -> Any:
+        """The same as credentials of grpcio."""
+        import grpc
+
+        found = self.certificates(address)
+        return None if found is None else grpc.ssl_channel_credentials(*found)
 
     def name_certificate(self, error: TuttiError, address: str) -> TuttiError:
         """Add the names in a certificate to the error. This may take two seconds."""
@@ -113,8 +120,11 @@ class Settings:
         text = error.text.replace(_reach.OTHER_NAME, said % (", ".join(names), wanted))
         return make(error.code, text, error.reason) if names else error
 
-    def channel_options(self) -> list[tuple[str, Any]]:
+    def channel_options(self, pings: Pings) -> list[tuple[str, Any]]:
+        """Of grpcio."""
         found = CHANNEL_OPTIONS + list(self.options)
+        if pings != NO_PINGS:
+            found += [("grpc.keepalive_time_ms", pings[0]), ("grpc.keepalive_timeout_ms", pings[1])]
         if self.tls_name:
             found.append(("grpc.ssl_target_name_override", self.tls_name))
         return found
@@ -123,7 +133,7 @@ class Settings:
         """The token; a token file is read for each call, because tokens are replaced in it."""
         return self.token or (_read(self.token_file or "") or b"").decode().strip()
 
-    def metadata(self) -> list[tuple[str, str]]:
+    def metadata(self) -> Metadata:
         """The metadata of each call: the token, and the trace that the call is a part of."""
         token, given = self._bearer(), self.traceparent
         trace = given() if callable(given) else given

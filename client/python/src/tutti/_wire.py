@@ -65,8 +65,9 @@ def enum_numbers(name: str, prefix: str) -> dict[str, int]:
 
 
 class Method(NamedTuple):
-    """An RPC: its path, and the classes of its request and response."""
+    """An RPC: its name, its path, and the classes of its request and response."""
 
+    name: str
     path: str
     request: Any
     response: Any
@@ -79,6 +80,7 @@ def method(name: str) -> Method:
     full = "tutti.v1.%sService" % service
     found = _pool.FindServiceByName(full).methods_by_name[rpc]
     return Method(
+        name,
         "/%s/%s" % (full, rpc),
         message(found.input_type.full_name),
         message(found.output_type.full_name),

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import grpc
-
 from . import _reach, _wire
-
-_CODES = {code.value[0]: code for code in grpc.StatusCode}
+from .status import StatusCode, code_of
 
 
 class TuttiError(Exception):
@@ -17,7 +14,7 @@ class TuttiError(Exception):
 
     Branch on `code`, then on `reason`; never on the text. docs/errors.md lists the reasons.
 
-    code      the gRPC status code, a grpc.StatusCode
+    code      the gRPC status code, a tutti.StatusCode
     reason    for programs: "SHAPE_MISMATCH"; "" where the server said none
     text      for people: value, limit, what to do
     group     on which group, or ""
@@ -29,7 +26,7 @@ class TuttiError(Exception):
 
     def __init__(
         self,
-        code: grpc.StatusCode,
+        code: StatusCode,
         text: str,
         reason: str = "",
         *,
@@ -76,20 +73,20 @@ class LaunchError(Exception):
         return LaunchError, (self.rank, self.exit_code, self.traceback)
 
 
-def make(code: grpc.StatusCode, text: str, reason: str = "", **known: Any) -> TuttiError:
+def make(code: StatusCode, text: str, reason: str = "", **known: Any) -> TuttiError:
     """The exception for a code."""
-    late = code is grpc.StatusCode.DEADLINE_EXCEEDED
+    late = code is StatusCode.DEADLINE_EXCEEDED
     return (TuttiTimeout if late else TuttiError)(code, text, reason, **known)
 
 
 def invalid(reason: str, text: str) -> TuttiError:
     """The error of an argument that is wrong, found before a call was made."""
-    return make(grpc.StatusCode.INVALID_ARGUMENT, text, reason)
+    return make(StatusCode.INVALID_ARGUMENT, text, reason)
 
 
 def lost(text: str) -> TuttiError:
     """The error of data that is not as it was announced."""
-    return make(grpc.StatusCode.DATA_LOSS, text)
+    return make(StatusCode.DATA_LOSS, text)
 
 
 def _number(text: str, otherwise: int) -> int:
@@ -99,37 +96,42 @@ def _number(text: str, otherwise: int) -> int:
         return otherwise
 
 
+def info_in(details: bytes) -> Any:
+    """The google.rpc.ErrorInfo in the google.rpc.Status of an error, or None."""
+    try:
+        status = _wire.message("google.rpc.Status").FromString(details)
+        for detail in status.details:
+            if detail.type_url.endswith("/google.rpc.ErrorInfo"):
+                return _wire.message("google.rpc.ErrorInfo").FromString(detail.value)
+    except Exception:  # somebody between us and the server writes other details
+        pass
+    return None
+
+
 def _error_info(metadata: Iterable[tuple[str, Any]]) -> Any:
     """The google.rpc.ErrorInfo in a call's trailers, or None."""
-    for key, value in metadata:
-        if key != "grpc-status-details-bin":
-            continue
-        try:
-            status = _wire.message("google.rpc.Status").FromString(value)
-            for detail in status.details:
-                if detail.type_url.endswith("/google.rpc.ErrorInfo"):
-                    return _wire.message("google.rpc.ErrorInfo").FromString(detail.value)
-        except Exception:  # somebody between us and the server writes other details
-            return None
+    for key, value in metadata:  # not dict(): that of grpc.aio is a mapping of its own
+        if key == "grpc-status-details-bin":
+            return info_in(value)
     return None
 
 
 def closed(address: str) -> TuttiError:
     """The error of a call on a connection that this program has closed."""
     text = "the connection to %s is closed: connect again" % address
-    return make(grpc.StatusCode.FAILED_PRECONDITION, text, "CLOSED")
+    return make(StatusCode.FAILED_PRECONDITION, text, "CLOSED")
 
 
 def forked(address: str) -> TuttiError:
     """The error of a call on a connection of the process that this one was forked off."""
     text = "the connection to %s is of another process: after a fork connect again, or use the start method spawn"
-    return make(grpc.StatusCode.FAILED_PRECONDITION, text % address, "FORKED")
+    return make(StatusCode.FAILED_PRECONDITION, text % address, "FORKED")
 
 
 def cancelled(address: str, call: str) -> TuttiError:
     """Of a stream that this program has given up."""
     text = "%s to %s was cancelled by this program" % (call, address)
-    return make(grpc.StatusCode.CANCELLED, text)
+    return make(StatusCode.CANCELLED, text)
 
 
 def from_rpc(error: Any, address: str = "", call: str = "") -> TuttiError:
@@ -141,9 +143,9 @@ def from_rpc(error: Any, address: str = "", call: str = "") -> TuttiError:
     known = dict(info.metadata) if info is not None else {}
     text, reason = error.details() or "", info.reason if info is not None else ""
     if info is None and address:
-        text, reason = _reach.explain(error.code(), text, address, call)
+        text, reason = _reach.explain(code_of(error.code().value[0]), text, address, call)
     return make(
-        error.code(),
+        code_of(error.code().value[0]),
         text,
         reason,
         group=known.get("group", ""),
@@ -155,14 +157,14 @@ def from_rpc(error: Any, address: str = "", call: str = "") -> TuttiError:
 
 def was_there(error: TuttiError) -> bool:
     """Has the server answered, or has a connection to it been established?"""
-    silent = error.code is grpc.StatusCode.DEADLINE_EXCEEDED and not error.reason
+    silent = error.code is StatusCode.DEADLINE_EXCEEDED and not error.reason
     return not silent and error.reason != "UNREACHABLE"
 
 
 def from_value(error: Any) -> TuttiError:
     """The error for a tutti.v1.Error: why an async op failed."""
     return make(
-        _CODES.get(error.code, grpc.StatusCode.UNKNOWN),
+        code_of(error.code),
         error.text,
         error.reason,
         group=error.group,

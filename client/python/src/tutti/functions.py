@@ -6,9 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-import grpc
-
 from . import errors
+from .status import StatusCode
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -83,7 +82,7 @@ def function(name: str, *, signature: str = "", arrays: str = "numpy") -> Callab
         before = _known.get(name)
         if before is not None and not _is_same(before.call, call):
             text = "two functions are called %s: %r and %r" % (name, before.call, call)
-            raise errors.make(grpc.StatusCode.ALREADY_EXISTS, text, "FUNCTION_TAKEN")
+            raise errors.make(StatusCode.ALREADY_EXISTS, text, "FUNCTION_TAKEN")
         said = signature or (inspect.getdoc(call) or "").split("\n")[0]
         _known[name] = Definition(name, call, said, _takes_env(call), arrays)
         return call

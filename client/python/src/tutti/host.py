@@ -31,7 +31,7 @@ from typing import Any
 from . import _hosted, _settings, _wire, errors, functions
 from ._hosted import Cancelled, Env
 from .sync._pipe import Pipe
-from .sync._transport import Line
+from .sync._line import Line
 
 __all__ = ["Cancelled", "Env", "Host", "main"]
 

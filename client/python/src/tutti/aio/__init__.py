@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..errors import LaunchError, TuttiError, TuttiTimeout
 from ..functions import function
 from ..objects import Blob
+from ..status import StatusCode
 from ..values import Device, Dtype, Function, Shape
 from ._agent import Agent, AgentInfo, connect, connect_job, empty, zeros
 from ._buckets import GradientBuckets
@@ -52,6 +53,7 @@ __all__ = [
     "Server",
     "Session",
     "Shape",
+    "StatusCode",
     "Store",
     "Synced",
     "Tape",

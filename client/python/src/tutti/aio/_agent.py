@@ -8,9 +8,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-import grpc
-
 from .. import _init_url, _settings, _wire, dtypes, errors
+from ..status import StatusCode
 from ._buckets import Buckets
 from ._collectives import Collectives
 from ._diagnosis import Diagnosis
@@ -28,7 +27,8 @@ from ._serving import Serving
 from ._store import Store
 from ._tensor import Tensors
 from ._tracers import Tracing
-from ._transport import Line, in_thread, now, pause
+from ._line import Line
+from ._waits import in_thread, now, pause
 from ._view import Views
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ class _Patience:
 
 
 def _not_there(error: errors.TuttiError) -> bool:
-    return error.code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+    return error.code in (StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED)
 
 
 async def _describe(line: Line, timeout: float) -> Any:
@@ -290,10 +290,10 @@ async def _describe_agent(line: Line, timeout: float) -> Any:
     try:
         return await _describe(line, timeout)
     except errors.TuttiError as error:
-        if error.code is not grpc.StatusCode.UNIMPLEMENTED or not await _is_coordinator(line):
+        if error.code is not StatusCode.UNIMPLEMENTED or not await _is_coordinator(line):
             raise
     text = "%s is a coordinator, not an agent: give the address of an agent, which tutti --coordinator %s status shows"
-    code = grpc.StatusCode.FAILED_PRECONDITION
+    code = StatusCode.FAILED_PRECONDITION
     raise errors.make(code, text % (line.address, line.address), "NOT_AN_AGENT")
 
 
@@ -302,7 +302,7 @@ async def _is_coordinator(line: Line) -> bool:
     try:
         await line.unary("Store.QueueLen", request, ASK_TIMEOUT)
     except errors.TuttiError as error:
-        return error.code is not grpc.StatusCode.UNIMPLEMENTED and not _not_there(error)
+        return error.code is not StatusCode.UNIMPLEMENTED and not _not_there(error)
     return True
 
 
@@ -356,7 +356,7 @@ async def _open(settings: _settings.Settings) -> Agent:
             if not await patience.more():
                 text = "the agent at %s has not joined job %s in %g s"
                 raise errors.make(
-                    grpc.StatusCode.DEADLINE_EXCEEDED,
+                    StatusCode.DEADLINE_EXCEEDED,
                     text % (line.address, said.job, settings.timeout),
                     "NOT_JOINED",
                 )
@@ -383,7 +383,7 @@ async def _look_up(settings: _settings.Settings, ranks: list[int], timeout: floa
 
 def _may_come(error: errors.TuttiError) -> bool:
     return _not_there(error) or (
-        error.code is grpc.StatusCode.NOT_FOUND and error.reason != "RANK_RANGE"
+        error.code is StatusCode.NOT_FOUND and error.reason != "RANK_RANGE"
     )
 
 
@@ -404,7 +404,7 @@ async def _find(init: _init_url.Init, settings: _settings.Settings, patience: _P
             why = error.text
         if not await patience.more():
             text = "rank %d did not come in %g s: %s" % (init.rank, patience.seconds, why)
-            raise errors.make(grpc.StatusCode.DEADLINE_EXCEEDED, text, "NOT_JOINED")
+            raise errors.make(StatusCode.DEADLINE_EXCEEDED, text, "NOT_JOINED")
 
 
 async def connect(
@@ -487,7 +487,7 @@ async def connect_job(
         for info in await _look_up(settings, [], settings.timeout):
             if info.state != "ALIVE":
                 text = "rank %d of job %s is %s" % (info.rank, job, info.state)
-                raise errors.make(grpc.StatusCode.UNAVAILABLE, text, "RANK_LOST")
+                raise errors.make(StatusCode.UNAVAILABLE, text, "RANK_LOST")
             found.append(await _open(dataclasses.replace(settings, agent=list(info.addresses))))
     except BaseException:
         for agent in found:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-import grpc
-
 from .. import errors
-from ._transport import now, pause
+from ..status import StatusCode
+from ._waits import now, pause
 from ._work import as_ms
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def draw_token() -> int:
 
 def _may_ask_again(method: str, answered: bool, error: errors.TuttiError) -> bool:
     """The coordinator goes, or is gone: the next one on its store may answer."""
-    if error.code is not grpc.StatusCode.UNAVAILABLE:
+    if error.code is not StatusCode.UNAVAILABLE:
         return False
     if error.reason == "UNREACHABLE":  # nobody has heard of the call
         return answered

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import grpc
-
 from .. import _wire, dtypes, errors
+from ..status import StatusCode
 from ._call import reduce_number
 
 if TYPE_CHECKING:
@@ -216,4 +215,4 @@ class Diagnosis:
             if where in ("cuda", one.device):
                 return str(one.backend)
         text = "%s is none of the agent's devices: it has %s" % (where, agent.info.device)
-        raise errors.make(grpc.StatusCode.FAILED_PRECONDITION, text, "NO_DEVICE")
+        raise errors.make(StatusCode.FAILED_PRECONDITION, text, "NO_DEVICE")

@@ -8,11 +8,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import grpc
-
 from .. import _wire, errors
+from ..status import StatusCode
 from ._pipe import Pipe
-from ._transport import Line
+from ._line import Line
 
 WINDOW = 1024  # commands that are not answered; who sends more waits
 FAILURES_MAX = 100  # that are kept until somebody is told
@@ -123,7 +122,7 @@ class Drive:
         self._ended = True
         if self.over is None:
             text = "%s has ended the session" % self._address
-            self.over = error or errors.make(grpc.StatusCode.UNAVAILABLE, text, "NO_SESSION")
+            self.over = error or errors.make(StatusCode.UNAVAILABLE, text, "NO_SESSION")
 
     def _hush(self, number: int) -> None:
         """Nobody cares any more what becomes of a command."""

@@ -30,7 +30,7 @@ from .._native_door import native
 from ._engine import STAGE_BYTES, Engine
 from ._groups import Group
 from ._tensor import INLINE_BYTES_MAX, Tensor
-from ._transport import Lock, in_thread
+from ._waits import Lock, in_thread
 
 if TYPE_CHECKING:
     from ._agent import Agent

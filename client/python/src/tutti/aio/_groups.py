@@ -8,10 +8,10 @@ import tempfile
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-import grpc
 import numpy as np
 
 from .. import _settings, _wire, errors
+from ..status import StatusCode
 from ._ask import ask_and_wait
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class Group:
         """
         if self.name == "world":
             raise errors.make(
-                grpc.StatusCode.FAILED_PRECONDITION, "the world is left by close()", "WORLD_GROUP"
+                StatusCode.FAILED_PRECONDITION, "the world is left by close()", "WORLD_GROUP"
             )
         if self.rank < 0:
             raise self.agent._not_in(self.name)
@@ -416,7 +416,7 @@ class Groups:
     def _not_in(self, name: str) -> errors.TuttiError:
         agent: Any = self
         text = "rank %d is not in group %s" % (agent.rank, name)
-        return errors.make(grpc.StatusCode.FAILED_PRECONDITION, text, "NOT_IN_GROUP")
+        return errors.make(StatusCode.FAILED_PRECONDITION, text, "NOT_IN_GROUP")
 
     def _forget(self, group: Group) -> None:
         """What was made from lists of ranks is not used again."""
@@ -432,7 +432,7 @@ class Groups:
             return found, None
         if found._destroyed:
             text = "group %s was destroyed by this program" % found.name
-            raise errors.make(grpc.StatusCode.NOT_FOUND, text, "NO_GROUP")
+            raise errors.make(StatusCode.NOT_FOUND, text, "NO_GROUP")
         return found.name, found.timeout
 
     async def _found(self, group: "GroupLike") -> "Group | str":
@@ -537,7 +537,7 @@ class Groups:
                 file.flush()
                 os.fsync(file.fileno())
             if said is None or size != said.file_bytes:
-                raise errors.make(grpc.StatusCode.DATA_LOSS, "the backup has ended too early: make another one", "BACKUP_FORMAT")
+                raise errors.make(StatusCode.DATA_LOSS, "the backup has ended too early: make another one", "BACKUP_FORMAT")
             os.replace(name, path)
             return int(said.key_count)
         except BaseException:
@@ -692,7 +692,7 @@ class Groups:
             raise errors.invalid("BAD_VALUE", "backend %s: need host or nccl" % said)
         if not await agent.is_nccl_available():
             text = "backend nccl: this agent has no GPU with NCCL, it has %s" % agent.info.device
-            raise errors.make(grpc.StatusCode.FAILED_PRECONDITION, text, "NO_BACKEND")
+            raise errors.make(StatusCode.FAILED_PRECONDITION, text, "NO_BACKEND")
         return "nccl"
 
     async def _all_of(self, parent: "Group | str") -> list[int]:

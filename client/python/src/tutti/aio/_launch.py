@@ -16,11 +16,10 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import grpc
-
 from .. import _init_url, errors
+from ..status import StatusCode
 from ._agent import Agent, connect
-from ._transport import now, pause, run_whole
+from ._waits import now, pause, run_whole
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -42,7 +41,7 @@ def _find(name: str) -> str:
     found = os.path.join(folder, name) if folder else shutil.which(name)
     if not found or not os.access(found, os.X_OK):
         text = "no %s on the PATH: install it, or set TUTTI_PROGRAMS to its folder" % name
-        raise errors.make(grpc.StatusCode.FAILED_PRECONDITION, text, "NO_PROGRAM")
+        raise errors.make(StatusCode.FAILED_PRECONDITION, text, "NO_PROGRAM")
     return found
 
 
@@ -81,7 +80,7 @@ class Program:
         code = self._process.poll()
         how = "does not listen" if code is None else "ended with exit code %d" % code
         text = "%s %s: %s" % (self.name, how, self.log())
-        return errors.make(grpc.StatusCode.UNAVAILABLE, text, "NOT_STARTED")
+        return errors.make(StatusCode.UNAVAILABLE, text, "NOT_STARTED")
 
     def log(self) -> str:
         with open(self._log, encoding="utf-8", errors="replace") as file:
@@ -212,7 +211,7 @@ async def _coordinator_of(init: _init_url.Init, timeout: float) -> str:
     while not init.resolve():
         if now() > until:
             text = "rank 0 did not write its address into %s in %g s" % (init.path, timeout)
-            raise errors.make(grpc.StatusCode.DEADLINE_EXCEEDED, text, "NOT_JOINED")
+            raise errors.make(StatusCode.DEADLINE_EXCEEDED, text, "NOT_JOINED")
         await pause(POLL_S)
     return init.resolve()
 
@@ -345,7 +344,7 @@ async def _wait_for(ranks: Sequence[_Rank], timeout: float | None) -> list[Any]:
         if until is not None and now() > until:
             left = [one.rank for one in ranks if not one.ended]
             text = "the ranks %s have not ended in %g s" % (left, timeout or 0)
-            raise errors.make(grpc.StatusCode.DEADLINE_EXCEEDED, text, "TIMEOUT")
+            raise errors.make(StatusCode.DEADLINE_EXCEEDED, text, "TIMEOUT")
         await pause(POLL_S)
     return [one.result for one in ranks]
 

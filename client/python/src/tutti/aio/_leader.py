@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from .. import errors
-from .._settings import Settings
-from ._transport import Line, Lock, now, pause
+from .._settings import NO_PINGS, Pings, Settings
+from ._line import Line
+from ._waits import Lock, now, pause
 
 _ELSEWHERE = ("NOT_LEADER", "UNREACHABLE")  # nobody has heard of the call
 _GONE = ("UNREACHABLE", "CONNECTION_LOST", "DRAINING")
@@ -30,11 +31,9 @@ class Leader(Line):
         self._moving = Lock()
         super().__init__(self._list[0], settings)
 
-    def _more_options(self) -> list[tuple[str, Any]]:
-        if len(self._list) == 1:
-            return []
-        # One that is silent is soon left. The server's least interval is 3 s.
-        return [("grpc.keepalive_time_ms", 4000), ("grpc.keepalive_timeout_ms", 2000)]
+    def _pings(self) -> Pings:
+        # Of several one that is silent is soon left. The server's least interval is 3 s.
+        return NO_PINGS if len(self._list) == 1 else (4000, 2000)
 
     def has_others(self) -> bool:
         return len(self._list) > 1 or self._moves > 0

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import collections
-import contextlib
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import grpc
-
 from .. import errors
-from ._transport import Line
+from ._line import Line
 
 
 class Pipe:
@@ -36,49 +31,34 @@ class Pipe:
         self._name = name
         self._take = take
         self._ended = ended
-        self._out: collections.deque[Any] = collections.deque()
         self._waiters: list[asyncio.Future[None]] = []
-        self._tasks: list[asyncio.Task[None]] = []
+        self._reader: asyncio.Task[None] | None = None
         self._call: Any = None
+        self._early: list[Any] = []  # given before the call began
 
     async def open(self) -> None:
         """Start the call."""
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
-        self._more = asyncio.Event()
-        stub = self._line._stub("stream_stream", self._name)
-        self._call = stub(metadata=self._line._metadata("") + self._metadata)
-        self._tasks = [asyncio.ensure_future(one()) for one in (self._write, self._read)]
+        self._call = await self._line.stream(self._name, more=self._metadata)
+        for message in self._early:
+            self._call.put(message)
+        self._reader = asyncio.ensure_future(self._read())
 
     def put(self, message: Any) -> None:
         """Send; from any thread, and from finalizers. None is the last one."""
-        self._out.append(message)
-        if threading.get_ident() == self._thread:
-            self._more.set()
-            return
-        with contextlib.suppress(RuntimeError):  # the loop has ended, and the call with it
-            self._loop.call_soon_threadsafe(self._more.set)
-
-    async def _write(self) -> None:
-        with contextlib.suppress(grpc.RpcError, asyncio.InvalidStateError):  # _read() tells
-            while True:
-                self._more.clear()
-                while self._out:
-                    message = self._out.popleft()
-                    if message is None:
-                        await self._call.done_writing()
-                        return
-                    await self._call.write(message)
-                await self._more.wait()
+        if self._call is None:
+            self._early.append(message)
+        else:
+            self._call.put(message)
 
     async def _read(self) -> None:
         error = None
         try:
-            async for message in self._call:
+            while (message := await self._call.receive()) is not None:
                 self._take(message)
                 self._wake()
-        except grpc.RpcError as failure:
-            error = errors.from_rpc(failure, self._line.address, self._name)
+        except errors.TuttiError as failure:
+            error = failure
         self._ended(error)
         self._wake()
 
@@ -104,8 +84,7 @@ class Pipe:
         """End the call now, however far it is."""
         if self._call is not None:
             self._call.cancel()
-        for task in self._tasks:
-            if task is not asyncio.current_task():
-                task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._reader is not None and self._reader is not asyncio.current_task():
+            self._reader.cancel()
+            await asyncio.gather(self._reader, return_exceptions=True)
         self._wake()

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-import grpc
-
 from .. import _wire, dtypes, errors
+from ..status import StatusCode
 from ._collectives import Collectives
 from ._infer import Synced, synced
 from ._pairs import Pairs
 from ._tensor import INLINE_BYTES_MAX, Tensor, copy_request, handle_of, tensor_of
-from ._transport import Lock
+from ._waits import Lock
 from ._types import (
     AllToAllArguments,
     Array,
@@ -165,7 +164,7 @@ class Pipeline:
             return
         if said is None:
             text = "the pipeline to %s is closed" % self.agent.line.address
-            self._end(errors.make(grpc.StatusCode.FAILED_PRECONDITION, text, "CLOSED"))
+            self._end(errors.make(StatusCode.FAILED_PRECONDITION, text, "CLOSED"))
             return
         reply = self._waiting.pop(said.id, None)
         kind = said.WhichOneof("result")

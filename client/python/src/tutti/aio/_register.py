@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, cast
 
-import grpc
-
 from .. import errors
+from ..status import StatusCode
 
 if TYPE_CHECKING:
     from ..values import Plain
@@ -132,7 +131,7 @@ class DModule(DRef):
                 return await self.session.get_global_func(known)
         text = "the module has no function %s; it has %s"
         said = text % (name, ", ".join(self.functions) or "none")
-        raise errors.make(grpc.StatusCode.NOT_FOUND, said, "UNKNOWN_FUNC")
+        raise errors.make(StatusCode.NOT_FOUND, said, "UNKNOWN_FUNC")
 
 
 def register_of(session: "Session", ref: Any) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from ._transport import in_thread
+from ._waits import in_thread
 
 if TYPE_CHECKING:
     from ._agent import Agent
@@ -32,7 +32,7 @@ class Serving:
             >>> agent.serve()
         """
         from .. import host
-        from ..sync._transport import Line  # functions run on threads in both worlds
+        from ..sync._line import Line# functions run on threads in both worlds
 
         agent = cast("Agent", self)
         line = Line(agent.line.address, agent.settings)

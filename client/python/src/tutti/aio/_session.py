@@ -8,9 +8,8 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-import grpc
-
 from .. import _memory, dtypes, errors, values
+from ..status import StatusCode
 from ._agent import Agent, connect
 from ._agent import _open as open_agent
 from ._call import reduce_number
@@ -54,7 +53,7 @@ def _check_fits(kind: dtypes.Kind, data: dtypes.Data) -> None:
 
 def _over() -> errors.TuttiError:
     text = "the session was shut down: open another one"
-    return errors.make(grpc.StatusCode.NOT_FOUND, text, "NO_GROUP")
+    return errors.make(StatusCode.NOT_FOUND, text, "NO_GROUP")
 
 
 def _ticket(text: str) -> tuple[str, bytes]:
@@ -766,7 +765,7 @@ class Session:
         self._drive.check()
         if not self._secret:
             text = "the session does not linger: open it with linger=True"
-            raise errors.make(grpc.StatusCode.FAILED_PRECONDITION, text, "NO_SESSION")
+            raise errors.make(StatusCode.FAILED_PRECONDITION, text, "NO_SESSION")
         ticket = self.ticket
         await self._close(gently=True)
         return ticket

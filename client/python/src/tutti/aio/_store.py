@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import grpc
-
 from .. import _wire, errors
+from ..status import StatusCode
 from ._ask import WITH_TOKEN, ask, ask_and_wait, draw_token
-from ._transport import now, pause
+from ._waits import now, pause
 from ._work import as_ms
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ class _Place:
     def goes_on(self, error: errors.TuttiError) -> bool:
         """Whoever served it has gone: is another call worth it?"""
         self._lost = now() if self._lost is None else self._lost
-        gone = error.code is grpc.StatusCode.UNAVAILABLE
+        gone = error.code is StatusCode.UNAVAILABLE
         return gone and self._history != 0 and now() < self._lost + _WATCH_AGAIN
 
 

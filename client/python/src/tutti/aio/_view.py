@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import grpc
-
 from .. import _memory, _settings, _wire, dtypes, errors
+from ..status import StatusCode
 from ._tensor import Tensor, handle_of, tensor_of
-from ._transport import in_thread
+from ._waits import in_thread
 
 if TYPE_CHECKING:
     from torch import Tensor as TorchTensor
 
 
-def _read_only(tensor: Tensor) -> tuple[grpc.StatusCode, str, str]:
+def _read_only(tensor: Tensor) -> tuple[StatusCode, str, str]:
     text = "%s was shared for reading: share it with writable=True to write it" % tensor.handle
-    return grpc.StatusCode.FAILED_PRECONDITION, text, "READ_ONLY"
+    return StatusCode.FAILED_PRECONDITION, text, "READ_ONLY"
 
 
 class View:

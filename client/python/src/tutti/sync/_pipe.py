@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
-import grpc
-
 from .. import errors
-from ._transport import Line
+from ._line import Line
 
 
 class Pipe:
@@ -35,45 +32,40 @@ class Pipe:
         self._name = name
         self._take = take
         self._ended = ended
-        # Its put() may be called by a finalizer that has interrupted another put().
-        self._out: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._moved = threading.Condition()
         self._waiting = 0
         self._call: Any = None
+        self._early: list[Any] = []  # given before the call began
         self._reader: threading.Thread | None = None
 
     def open(self) -> None:
         """Start the call."""
-        stub = self._line._stub("stream_stream", self._name)
-        self._call = stub(self._requests(), metadata=self._line._metadata("") + self._metadata)
+        self._call = self._line.stream(self._name, more=self._metadata)
+        for message in self._early:
+            self._call.put(message)
         self._reader = threading.Thread(target=self._read, name="tutti pipe", daemon=True)
         self._reader.start()
 
     def put(self, message: Any) -> None:
         """Send; from any thread, and from finalizers. None is the last one."""
-        self._out.put(message)
-
-    def _requests(self) -> Iterator[Any]:
-        while True:
-            message = self._out.get()
-            if message is None:
-                return
-            yield message
+        if self._call is None:
+            self._early.append(message)
+        else:
+            self._call.put(message)
 
     def _read(self) -> None:
         error = None
         try:
-            for message in self._call:
+            while (message := self._call.receive()) is not None:
                 with self._moved:
                     self._take(message)
                     if self._waiting:
                         self._moved.notify_all()
-        except grpc.RpcError as failure:
-            error = errors.from_rpc(failure, self._line.address, self._name)
+        except errors.TuttiError as failure:
+            error = failure
         with self._moved:
             self._ended(error)
             self._moved.notify_all()
-        self._out.put(None)  # grpc's thread waits there for more
 
     def wait_for(self, ready: Callable[[], bool], timeout: float | None = None) -> bool:
         """Wait until it is so, which only take() and ended() change; False = it was not in time."""
