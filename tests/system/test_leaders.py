@@ -20,6 +20,7 @@ import tempfile
 import threading
 import time
 import unittest
+import urllib.request
 
 import support
 
@@ -32,6 +33,9 @@ import numpy as np  # noqa: E402
 
 import cluster_case as cases  # noqa: E402
 from etcd_case import Etcd, end, free_port, running, spawn  # noqa: E402
+
+from tutti.v1 import store_service_pb2 as store  # noqa: E402
+from tutti.v1 import store_service_pb2_grpc as store_grpc  # noqa: E402
 
 etcd_case.skip_all_without()
 
@@ -564,6 +568,92 @@ class Etcds(unittest.TestCase):
                     self.assertEqual((code, out.strip()), (0, "1"), err)
             finally:
                 etcd.close()
+
+    def test_leases_go_on_at_the_next_leader(self):
+        """Keys with a lease are there when another one leads; the lease has its whole time then, can be kept, and ends."""
+        def work(rig):
+            def ask(call, **fields):
+                address = rig.coordinators.addresses[rig.coordinators.wait_for_leader()]
+                request = getattr(store, "StoreService%sRequest" % call)(**fields)
+                with cases.grpc.insecure_channel(address) as channel:
+                    return getattr(store_grpc.StoreServiceStub(channel), call)(request, timeout=60, wait_for_ready=True)
+
+            def another_leads():
+                before = kill(rig, rig.coordinators.wait_for_leader())
+                rig.coordinators.wait_for_leader(before)
+                code, _, err = rig.cli("store", "add", "leads")  # it answers
+                self.assertEqual(code, 0, err)
+
+            lease = ask("Grant", ttl_ms=6000).lease.lease
+            ask("Set", key=b"mine", value=b"x", lease=lease)
+            ask("Set", key=b"kept", value=b"x")
+            another_leads()
+            (found,) = ask("Leases").leases
+            self.assertEqual((found.lease, found.ttl_ms, found.key_count), (lease, 6000, 1))
+            self.assertGreater(found.left_ms, 1000, "its whole time has begun again")
+            self.assertEqual(ask("KeepAlive", lease=lease).lease.lease, lease)
+            another_leads()
+            ask("KeepAlive", lease=lease)
+            self.assertEqual(ask("Get", key=b"mine").value, b"x")
+            wait_until(lambda: ask("Count", prefix=b"mine").count == 0, "the key outlives its lease")
+            another_leads()
+            self.assertEqual(list(ask("Leases").leases), [])
+            self.assertEqual([ask("Count", prefix=key).count for key in (b"mine", b"kept")], [0, 1])
+
+        self.run_with(work)
+
+    def test_the_status_page_of_a_standby_names_the_leader(self):
+        with tempfile.TemporaryDirectory(prefix="tutti-leaders-") as folder:
+            etcd = Etcd(folder)
+            programs = []
+            try:
+                self.check_pages(etcd, folder, programs)
+            finally:
+                for program in programs:
+                    program.kill()
+                etcd.close()
+
+    def check_pages(self, etcd, folder, programs):
+        def serve(name):
+            path = os.path.join(folder, name)
+            programs.append(support.Program(
+                "tutti-coordinator", "--store", "etcd:%s/pages" % etcd.endpoints(), "--leader-lease", "2s",
+                "--metrics=127.0.0.1:0", "--metrics-port-file=" + path))
+            return programs[-1], lambda: open(path).read().strip()
+
+        def ask(address, path):
+            with urllib.request.urlopen("http://%s%s" % (address(), path), timeout=support.CALL_S) as answer:
+                return answer.read().decode()
+
+        leader, leader_page = serve("leader")
+        leader.wait_for_log("this coordinator leads")
+        standby, standby_page = serve("standby")
+        standby.wait_for_log("this coordinator stands by")
+        code, _, err = support.run("tutti", "--coordinator", leader.address, "store", "set", "x", "y")
+        self.assertEqual(code, 0, err)
+        self.assertNotIn("standby", json.loads(ask(leader_page, "/state")))
+        state = json.loads(ask(standby_page, "/state"))
+        self.assertEqual((state["standby"], state["jobs"], state["ranks"]), (leader.address, [], []))
+        self.assertIn("<!doctype html>", ask(standby_page, "/").lower())
+        self.assertIn("tutti_coordinator_leads 0", ask(standby_page, "/metrics"))
+        self.assertIn("tutti_coordinator_leads 1", ask(leader_page, "/metrics"))
+        events = urllib.request.urlopen("http://%s/events" % standby_page(), timeout=support.CALL_S)
+        try:
+            self.assertEqual(self.next_event(events)["standby"], leader.address)
+            leader.kill()
+            until = time.monotonic() + WAIT_S
+            while "standby" in self.next_event(events):  # live: the page that stands open sees it lead
+                self.assertLess(time.monotonic(), until)
+        finally:
+            events.close()
+        self.assertIn("tutti_coordinator_leads 1", ask(standby_page, "/metrics"))
+
+    def next_event(self, events):
+        while True:
+            line = events.readline()
+            self.assertTrue(line, "the stream has ended")
+            if line.startswith(b"data: "):
+                return json.loads(line[6:])
 
     def test_standbys_refuse_calls_and_name_the_leader(self):
         def work(rig):
