@@ -12,7 +12,25 @@
 #include "base/error/fail.h"
 #include "tutti/types.h"
 
-/* How many ranks from `ranks` on are one span. */
+#define BLOCK 16 /* numbers that are looked at without a branch: the compiler does them at once */
+
+/* Are the BLOCK ranks behind this one a step each behind the one before? */
+static bool
+is_block(const uint32_t *ranks, uint32_t step)
+{
+    bool same = true;
+    size_t i;
+
+    for (i = 0; i < BLOCK; i++) {
+        same &= ranks[i + 1] - ranks[i] == step;
+    }
+    return same;
+}
+
+/*
+ * How many ranks from `ranks` on are one span. When all of a world of 10 000 ask for a group of all,
+ * this looks at 10 000 ranks 10 000 times.
+ */
 static size_t
 measure_span(const uint32_t *ranks, size_t count, uint32_t *ret_step)
 {
@@ -21,12 +39,31 @@ measure_span(const uint32_t *ranks, size_t count, uint32_t *ret_step)
     *ret_step = 1;
     if (count > 1 && ranks[1] > ranks[0]) {
         *ret_step = ranks[1] - ranks[0];
+        while (length + BLOCK <= count && is_block(ranks + length - 1, *ret_step)) {
+            length += BLOCK;
+        }
         while (length < count && ranks[length] > ranks[length - 1] &&
                ranks[length] - ranks[length - 1] == *ret_step) {
             length++;
         }
     }
     return length;
+}
+
+static void
+fill_span(uint32_t *restrict ranks, uint32_t first, uint32_t count, uint32_t step)
+{
+    uint32_t i;
+    uint32_t k;
+
+    for (i = 0; i + BLOCK <= count; i += BLOCK) {
+        for (k = 0; k < BLOCK; k++) {
+            ranks[i + k] = first + (i + k) * step;
+        }
+    }
+    for (; i < count; i++) {
+        ranks[i] = first + i * step;
+    }
 }
 
 /* False: there is no room for one more, or it is no span of ranks. */
@@ -127,11 +164,8 @@ tutti_spans_unpack(const uint32_t *numbers, size_t count, uint32_t **ret_ranks, 
                               "no memory for a list of %zu ranks", total);
     }
     for (i = 0; i < count; i += TUTTI_SPAN_NUMBERS) {
-        uint32_t k;
-
-        for (k = 0; k < numbers[i + 1]; k++) {
-            ranks[used++] = numbers[i] + k * numbers[i + 2];
-        }
+        fill_span(ranks + used, numbers[i], numbers[i + 1], numbers[i + 2]);
+        used += numbers[i + 1];
     }
     *ret_ranks = ranks;
     *ret_count = total;

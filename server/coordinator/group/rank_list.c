@@ -41,7 +41,8 @@ typedef struct reading {
     const char *what;
     size_t list_total;
     coord_rank_lists rank_lists;
-    uint32_t *owner; /* by position in the parent: 1 + the list it is in; 0 = in none */
+    uint32_t *owner; /* by position in the parent: 1 + the list it is in; 0 = in none. NULL = not
+                        needed so far */
     uint32_t used;
 } reading;
 
@@ -117,15 +118,24 @@ check_ranges(const reading *self, const tutti_coordinator_list *list, tutti_erro
     return TUTTI_OK;
 }
 
+#define BLOCK 16 /* without a branch in it the compiler does them at once */
+
 /* No rank of it comes twice. */
 static bool
 is_rising(const tutti_coordinator_list *list)
 {
+    const int32_t *ranks = list->ranks;
     bool rising = true;
     size_t i;
+    size_t k;
 
-    for (i = 1; i < list->count; i++) { /* without a branch: the compiler does many at once */
-        rising &= list->ranks[i - 1] < list->ranks[i];
+    for (i = 1; i + BLOCK <= list->count; i += BLOCK) {
+        for (k = i; k < i + BLOCK; k++) {
+            rising &= ranks[k - 1] < ranks[k];
+        }
+    }
+    for (; i < list->count; i++) {
+        rising &= ranks[i - 1] < ranks[i];
     }
     return rising;
 }
@@ -159,6 +169,10 @@ read_list(reading *self, const tutti_coordinator_list *list, tutti_error *err)
     }
     if (code == TUTTI_OK) {
         code = check_ranges(self, list, err);
+    }
+    if (code == TUTTI_OK && self->owner == NULL) {
+        self->owner = calloc(self->parent->count, sizeof(uint32_t));
+        code = self->owner == NULL ? coord_fail_memory(err, "lists of ranks") : TUTTI_OK;
     }
     for (i = 0; i < list->count && code == TUTTI_OK; i++) {
         const uint32_t position = (uint32_t)list->ranks[i];
@@ -199,9 +213,7 @@ coord_rank_lists_take(const coord_group *parent, const char *what,
                               "%s: no lists, need at least one", what);
     }
     TUTTI_TRY(layout_init(&self.rank_lists, parent->count, count, err));
-    self.owner = calloc(parent->count, sizeof(uint32_t));
-    code = self.owner == NULL ? coord_fail_memory(err, "lists of ranks")
-                              : read_lists(&self, lists, err);
+    code = read_lists(&self, lists, err);
     free(self.owner);
     if (code == TUTTI_OK) {
         *ret_layout = self.rank_lists;
@@ -236,6 +248,11 @@ coord_rank_lists_find(const coord_rank_lists *rank_lists, uint32_t rank, uint32_
     uint32_t list;
     uint32_t i = 0;
 
+    if (rank < rank_lists->ends[0] && rank_lists->ranks[rank] == rank) { /* all in their order */
+        *ret_list = 0;
+        *ret_position = rank;
+        return true;
+    }
     for (list = 0; list < rank_lists->list_count; list++) {
         const uint32_t begin = i;
 

@@ -127,6 +127,37 @@ test_spans__of_strangers_are_refused(void **state)
     assert_int_equal(count, 77); /* outputs are written on success only */
 }
 
+/* They are looked at and written by blocks: breaks at each place in and between blocks. */
+static void
+test_spans__of_every_length_and_break_come_back(void **state)
+{
+    uint32_t ranks[70];
+    uint32_t *again = NULL;
+    tutti_spans spans;
+    size_t count = 0;
+    size_t breach;
+    size_t size;
+    size_t i;
+    tutti_error err;
+
+    (void)state;
+    for (size = 8; size <= 70; size++) {
+        for (breach = 1; breach < size; breach++) {
+            for (i = 0; i < size; i++) {
+                ranks[i] = (uint32_t)(5 + 3 * i + (i >= breach ? 100 : 0));
+            }
+            tutti_spans_pack(ranks, size, &spans);
+            assert_int_equal(spans.count, 6);
+            assert_int_equal(spans.numbers[0], 5);
+            assert_int_equal(spans.numbers[1], breach == 1 ? 2 : breach);
+            assert_ok(tutti_spans_unpack(spans.numbers, spans.count, &again, &count, &err));
+            assert_int_equal(count, size);
+            assert_memory_equal(again, ranks, size * sizeof(ranks[0]));
+            free(again);
+        }
+    }
+}
+
 int
 main(void)
 {
@@ -135,6 +166,7 @@ main(void)
         cmocka_unit_test(test_list__of_steps_and_pieces_comes_back),
         cmocka_unit_test(test_list__without_steps_stays_a_list),
         cmocka_unit_test(test_spans__of_strangers_are_refused),
+        cmocka_unit_test(test_spans__of_every_length_and_break_come_back),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
