@@ -177,6 +177,20 @@ class Aio(unittest.TestCase):
 
         self.assertEqual(asyncio.run(main()), "CLOSED")
 
+    def test_a_connection_that_is_closed_ends_its_watches(self):
+        async def main():
+            agent = await tutti.aio.connect(case.ADDRESSES[0], timeout=case.LONG_S)
+            watch = agent.store.watch("aio-closed")
+            self.assertIsNone(await watch.__anext__())
+            waiting = asyncio.ensure_future(watch.__anext__())
+            await asyncio.sleep(0)
+            await agent.close()
+            with self.assertRaises(tutti.TuttiError) as caught:
+                await asyncio.wait_for(waiting, case.LONG_S)
+            return str(caught.exception)
+
+        self.assertRegex(asyncio.run(main()), r"^CANCELLED: \S*Watch to \S+ was cancelled by this program$")
+
     def test_a_pipeline_is_read_by_who_waits(self):
         async def work(agent):
             async with await agent.pipeline(in_flight_max=8) as calls:

@@ -8,6 +8,7 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/error/fail.h"
 #include "base/error/text.h"
@@ -167,6 +168,9 @@ rpc_connect_error_explain(tutti_rpc_channel *channel, const rpc_known *known, tu
         explain_unavailable(channel->address->text, err);
     } else if (err->code == TUTTI_DEADLINE_EXCEEDED) {
         explain_deadline(channel, known, err);
+    } else if (err->code == TUTTI_CANCELLED && strcasecmp(err->text, "cancelled") == 0) {
+        (void)snprintf(err->text, sizeof(err->text), "%s to %s was cancelled by this program",
+                       known->path, channel->address->text);
     }
 }
 

@@ -393,6 +393,8 @@ test_generic__is_cancelled(void **state)
     }
     assert_int_equal(event, TUTTI_GENERIC_ENDED);
     assert_int_equal(err.code, TUTTI_CANCELLED);
+    assert_non_null(strstr(err.text, "/rpctest.v1.EchoService/Download to 127.0.0.1:"));
+    assert_non_null(strstr(err.text, " was cancelled by this program"));
     tutti_generic_cancel(call);
     tutti_generic_free(call);
 }

@@ -6,6 +6,7 @@ import asyncio
 import collections
 import contextlib
 import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -102,6 +103,7 @@ class Channel:
         options = settings.channel_options(pings)
         credentials = settings.credentials(address)
         self._address = address
+        self._calls: weakref.WeakSet[Call] = weakref.WeakSet()
         if credentials is None:
             self._channel = grpc.aio.insecure_channel(address, options=options)
         else:
@@ -127,6 +129,7 @@ class Channel:
     ) -> Call:
         made = self._channel.stream_stream(method.path)(timeout=timeout, metadata=metadata)
         call = Call(made, self._address, method.name)
+        self._calls.add(call)
         if first is not None or last:
             call.send(first, last)
         return call
@@ -140,4 +143,6 @@ class Channel:
         return found
 
     async def close(self) -> None:
+        for call in list(self._calls):  # what reads from one would wait for ever
+            call.cancel()
         await self._channel.close()

@@ -83,6 +83,8 @@ class Channel:
             found: bytes = stub(request, timeout=timeout, metadata=metadata, wait_for_ready=wait or None)
         except grpc.RpcError as error:
             raise errors.from_rpc(error, self._address, method.name) from None
+        except ValueError:
+            raise errors.closed(self._address) from None  # by another thread
         return found
 
     def start(
