@@ -14,6 +14,7 @@
 
 #include "base/error/fail.h"
 #include "base/os/clock.h"
+#include "base/os/local.h"
 #include "base/os/thread.h"
 #include "client/conn/conn_pool.h"
 #include "client/conn/options.h"
@@ -338,15 +339,7 @@ tutti_generic_unary(tutti_generic *generic, const char *method, const void *requ
 static void
 show_fd(const tutti_generic *self, bool before)
 {
-    const bool now = !tutti_list_empty(&self->ready);
-    uint64_t count = 1;
-    ssize_t moved = 0;
-
-    if (self->fd >= 0 && now != before) {
-        moved =
-            now ? write(self->fd, &count, sizeof(count)) : read(self->fd, &count, sizeof(count));
-    }
-    (void)moved; /* an eventfd of count 0 or 1 neither fills up nor blocks */
+    tutti_local_show(self->fd, before, !tutti_list_empty(&self->ready));
 }
 
 void

@@ -17,6 +17,7 @@
 
 #include "base/error/fail.h"
 #include "base/os/clock.h"
+#include "base/os/local.h"
 #include "base/os/thread.h"
 
 void
@@ -49,15 +50,7 @@ is_ready(const queue_ready *self)
 static void
 show_ready(const queue_ready *self, bool before)
 {
-    const bool now = is_ready(self);
-    uint64_t count = 1;
-    ssize_t moved = 0;
-
-    if (self->fd >= 0 && now != before) {
-        moved =
-            now ? write(self->fd, &count, sizeof(count)) : read(self->fd, &count, sizeof(count));
-    }
-    (void)moved; /* an eventfd of count 0 or 1 neither fills up nor blocks */
+    tutti_local_show(self->fd, before, is_ready(self));
 }
 
 /* With the lock: is another thread in the source, which does not know of what this one does? */

@@ -54,6 +54,14 @@ void *tutti_local_map(int fd, uint64_t size);
 /* Wake who polls an eventfd. Any thread. */
 void tutti_local_ring(int eventfd);
 
+/*
+ * An eventfd that stands for a state: readable while it is so. The caller's lock guards the state and this.
+ *
+ * [in] eventfd      -1 = nobody has asked for one
+ * [in] was, is      the state before, and now
+ */
+void tutti_local_show(int eventfd, bool was, bool is);
+
 void tutti_local_close_all(const int *fds, size_t count);
 
 #endif
