@@ -25,7 +25,7 @@ PROTOSET = os.path.join(HERE, "src", "tutti", "tutti.protoset")
 AIO = os.path.join(HERE, "src", "tutti", "aio")
 SYNC = os.path.join(HERE, "src", "tutti", "sync")
 
-TWINS = ("_waits.py", "_channel_native.py", "_channel_grpc.py", "_pipe.py", "_engine.py")  # written twice: they are what differs
+TWINS = ("_waits.py", "_call_native.py", "_call_grpc.py", "_pipe.py", "_engine.py")  # written twice: they are what differs
 
 WORDS = [
     (r"\basync (def|with|for)\b", r"\1"),
