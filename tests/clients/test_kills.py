@@ -3,9 +3,11 @@
 
 Method: clients in C and Python, and with `go` in Go where it is installed, add, push, pop, append and take without a pause
 while the coordinator is killed at drawn moments, several times; others wait for one value all the time. Each
-answer is compared with the one to come, and in the end the counters, and what was pushed with what was popped.
+answer is compared with the one to come, and in the end the counters, and what was pushed with what was popped. With `watch` some watch
+all keys meanwhile (with --store-sync order: without it a change and what watches need of it are two transactions), and are told each
+change once, in order.
 
-usage: test_kills.py KILLS [go] [SEED]
+usage: test_kills.py KILLS [go] [watch] [SEED]
 """
 
 import os
@@ -45,7 +47,7 @@ class Client:
         said = self.out.read().decode(errors="replace")
         self.out.close()
         assert code == 0, "%s: exit code %d\n%s" % (self.name, code, said[-2000:])
-        return [line.split(" ", 1) for line in said.splitlines() if line.startswith(("popped ", "turns "))]
+        return [line.split(" ", 1) for line in said.splitlines() if line.startswith(("popped ", "turns ", "told "))]
 
     def kill(self):
         self.process.kill()
@@ -55,9 +57,9 @@ class Client:
 class Durable(worlds.Cluster):
     """Its coordinator keeps what it knows."""
 
-    def __init__(self, size):
+    def __init__(self, size, sync):
         self.folder = tempfile.TemporaryDirectory(prefix="tutti-kills-")
-        self.options = ["--store", "lmdb:" + self.folder.name]
+        self.options = ["--store", "lmdb:" + self.folder.name, "--store-sync", sync]
         super().__init__(size, coordinator_options=self.options)
 
     def kill_coordinator(self):
@@ -78,12 +80,12 @@ def build_go():
     return program
 
 
-def clients(cluster, go):
-    """Two of each kind: one that loads and one that waits."""
+def clients(cluster, go, modes):
+    """Of each kind one for each mode."""
     python, folder = worlds.install("debian", "kills")
     c = os.path.join(support.BUILD, "tests", "client", "kills_program")
-    for place, mode in enumerate(("load", "wait")):
-        address = cluster.agents[place].address
+    for place, mode in enumerate(modes):
+        address = cluster.agents[place % 2].address
         yield Client("c", [c, address, mode, "c"])
         for kind in ("sync", "aio"):
             words = [python, os.path.join(HERE, "kills_load.py"), address, kind, mode, kind]
@@ -102,15 +104,27 @@ def wait_for_turns(keys, loads, waiters):
     keys.Wait(request, timeout=LONG_S, wait_for_ready=True)
 
 
-def play(kills, dice, go):
+def wait_until_they_stand(watches):
+    until = time.monotonic() + LONG_S
+    for one in watches:
+        while os.pread(one.out.fileno(), 7, 0) != b"stands\n":
+            assert time.monotonic() < until and one.process.poll() is None, one.name + " does not watch"
+            time.sleep(0.01)
+
+
+def play(kills, dice, go, watch):
     support.build_stubs()
     from tutti.v1 import store_service_pb2 as store
     from tutti.v1 import store_service_pb2_grpc as store_grpc
 
-    with Durable(2) as cluster:
-        running = list(clients(cluster, go))
-        loads, waiters = running[: len(running) // 2], running[len(running) // 2 :]
+    with Durable(2, "order" if watch else "none") as cluster:
+        running = list(clients(cluster, go, ("watch",) if watch else ()))
+        watches = running[:]
         try:
+            wait_until_they_stand(watches)
+            running += clients(cluster, go, ("load", "wait"))
+            loads = running[len(watches) : (len(watches) + len(running)) // 2]
+            waiters = running[(len(watches) + len(running)) // 2 :]
             with cluster.coordinator.channel() as channel:
                 wait_for_turns(store_grpc.StoreServiceStub(channel), loads, waiters)
             for _ in range(kills):
@@ -126,6 +140,9 @@ def play(kills, dice, go):
                     keys.QueuePush(push, timeout=LONG_S)
                 waited = [one.end() for one in waiters]
                 judge(loads, said, waited, keys, store)
+                keys.Set(store.StoreServiceSetRequest(key=b"stop", value=b"now"), timeout=LONG_S)
+            told = [one.end() for one in watches]
+            judge_watches(loads, said, watches, told)
         finally:
             for one in running:
                 one.kill()
@@ -142,12 +159,21 @@ def judge(loads, said, waited, keys, store):
     assert all(lines == [["popped", "at last"]] for lines in waited), waited
 
 
+def judge_watches(loads, said, watches, told):
+    """They have compared each change; the last ones must have come."""
+    wanted = {"count " + one.name: dict(lines)["turns"] for one, lines in zip(loads, said)}
+    for one, lines in zip(watches, told):
+        last = dict(line[1].rsplit(" ", 1) for line in lines)
+        found = {key: number for key, number in last.items() if key.startswith("count ")}
+        assert found == wanted, "%s watched: %r, not %r" % (one.name, found, wanted)
+
+
 def main():
-    kills, go = int(sys.argv[1]), "go" in sys.argv
-    given = [word for word in sys.argv[2:] if word != "go"]
+    kills, go, watch = int(sys.argv[1]), "go" in sys.argv, "watch" in sys.argv
+    given = [word for word in sys.argv[2:] if word not in ("go", "watch")]
     seed = int(given[0]) if given else random.SystemRandom().randrange(1 << 32)
     print("1..1\n# %d kills, seed %d" % (kills, seed), flush=True)
-    play(kills, random.Random(seed), build_go() if go else "")
+    play(kills, random.Random(seed), build_go() if go else "", watch)
     print("ok 1 - %d kills of the coordinator: 0 errors, exact counts" % kills)
 
 
