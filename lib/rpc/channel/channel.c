@@ -130,15 +130,9 @@ fill_args(const tutti_rpc_channel_options *options, grpc_arg args[ARGS_MAX])
                                          : backoff));
     put_keepalive(options, args, &n);
     put_channel_arg_text(args, &n, GRPC_ARG_PRIMARY_USER_AGENT_STRING, user_agent());
-    /*
-     * A connection of its own, so that bulk data does not stand before small calls; without
-     * retries, for which gRPC would keep a copy of each message until it is answered.
-     */
-    if (options->follow) {
-        put_channel_arg(args, &n, GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    }
-    if (options->bulk) {
-        put_channel_arg(args, &n, GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    /* A connection of its own: else all channels to one server share one, and its limit of calls. */
+    put_channel_arg(args, &n, GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    if (options->bulk) { /* gRPC would keep a copy of each message until it is answered */
         put_channel_arg(args, &n, GRPC_ARG_ENABLE_RETRIES, 0);
     }
     if (rpc_is_given(options->tls_name)) {
@@ -200,9 +194,7 @@ tutti_rpc_channel_close(tutti_rpc_channel *channel)
     if (channel == NULL) {
         return;
     }
-    if (channel->grpc != NULL) {
-        grpc_channel_destroy(channel->grpc);
-    }
+    rpc_connections_close(channel);
     rpc_channel_secrets_close(channel);
     while (channel->idle_count > 0) {
         destroy_queue(channel->idle[--channel->idle_count]);

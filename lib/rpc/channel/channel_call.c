@@ -99,14 +99,16 @@ rpc_channel_find(tutti_rpc_channel *channel, const tutti_rpc_stub *stub,
 
 grpc_call *
 rpc_channel_call(tutti_rpc_channel *channel, const rpc_known *known, grpc_completion_queue *queue,
-                 const tutti_rpc_call_options *options)
+                 const tutti_rpc_call_options *options, const rpc_outcome *outcome)
 {
     const uint64_t deadline =
         options == NULL || options->deadline_ns == 0 ? TUTTI_TIMERS_NEVER : options->deadline_ns;
 
     if (channel->secrets.changing) {
         rpc_channel_renew(channel);
-        return rpc_channel_call_path(channel, known->path, queue, deadline);
+    }
+    if (channel->secrets.changing || outcome->connection != 0) {
+        return rpc_connection_call(channel, outcome->connection, known->path, queue, deadline);
     }
     return grpc_channel_create_registered_call(channel->grpc, NULL, GRPC_PROPAGATE_DEFAULTS, queue,
                                                known->handle, rpc_time_to(deadline), NULL);
@@ -212,9 +214,11 @@ rpc_channel_pluck(grpc_completion_queue *queue, void *tag)
 }
 
 void
-rpc_outcome_init(rpc_outcome *outcome, const tutti_rpc_channel *channel)
+rpc_outcome_init(rpc_outcome *outcome, tutti_rpc_channel *channel)
 {
     outcome->moves = channel == NULL ? 0 : atomic_load(&channel->moves);
+    outcome->channel = channel;
+    outcome->connection = channel == NULL ? 0 : rpc_connection_take(channel);
     grpc_metadata_array_init(&outcome->initial);
     grpc_metadata_array_init(&outcome->trailing);
     outcome->status = GRPC_STATUS_UNKNOWN;
@@ -222,8 +226,18 @@ rpc_outcome_init(rpc_outcome *outcome, const tutti_rpc_channel *channel)
 }
 
 void
+rpc_outcome_leave(rpc_outcome *outcome)
+{
+    if (outcome->channel != NULL) {
+        rpc_connection_give(outcome->channel, outcome->connection);
+        outcome->channel = NULL;
+    }
+}
+
+void
 rpc_outcome_fini(rpc_outcome *outcome)
 {
+    rpc_outcome_leave(outcome);
     grpc_metadata_array_destroy(&outcome->initial);
     grpc_metadata_array_destroy(&outcome->trailing);
     grpc_slice_unref(outcome->text);
@@ -341,7 +355,7 @@ run_unary(tutti_rpc_channel *channel, const rpc_known *known, const tutti_rpc_ca
     tutti_code code;
 
     rpc_outcome_init(&outcome, channel);
-    call = rpc_channel_call(channel, known, queue, options);
+    call = rpc_channel_call(channel, known, queue, options, &outcome);
     ops[0] = rpc_channel_first_op(channel, options, &metadata);
     ops[1].op = GRPC_OP_SEND_MESSAGE;
     ops[1].data.send_message.send_message = message;

@@ -25,6 +25,8 @@
 #define TUTTI_RPC_STUBS_MAX 128      /* different methods called on one channel */
 #define TUTTI_RPC_BEARERS 8          /* tokens kept: seconds until one that was replaced is freed */
 #define TUTTI_RPC_IDLE_QUEUES_MAX 16 /* queues kept for the next blocking call */
+#define TUTTI_RPC_CONNECTION_CALLS 90 /* on one connection; servers take 100 */
+#define TUTTI_RPC_CONNECTIONS_MORE 31 /* beside the first one */
 
 struct ProtobufCMessageDescriptor;
 
@@ -60,6 +62,12 @@ typedef struct rpc_secrets {
     grpc_metadata bearers[TUTTI_RPC_BEARERS][2];
 } rpc_secrets;
 
+/* A connection beside the first one. Behind the channel's lock. */
+typedef struct rpc_connection {
+    grpc_channel *grpc; /* NULL = not there */
+    size_t calls;
+} rpc_connection;
+
 struct tutti_rpc_channel {
     grpc_channel *grpc; /* behind the lock when there are files that may change, or it follows */
     /* Of `targets`; another one after a move. What it points to stays, but for told ones. */
@@ -70,6 +78,8 @@ struct tutti_rpc_channel {
     atomic_size_t moves;
     tutti_rpc_channel_options options; /* its texts are owned, `token` is not kept */
     rpc_secrets secrets;
+    atomic_size_t calls; /* on the first connection */
+    rpc_connection more[TUTTI_RPC_CONNECTIONS_MORE];
     atomic_size_t known_count;
     rpc_known known[TUTTI_RPC_STUBS_MAX];
     pthread_mutex_t lock; /* guards the end of `known`, and below */
@@ -107,9 +117,17 @@ grpc_metadata *rpc_channel_bearer(tutti_rpc_channel *channel);
 /* The state of the newest connection: connected, failing ... Any thread. */
 grpc_connectivity_state rpc_channel_state(tutti_rpc_channel *channel);
 
-/* A call that gRPC does not know beforehand. */
-grpc_call *rpc_channel_call_path(tutti_rpc_channel *channel, const char *path,
-                                 grpc_completion_queue *queue, uint64_t deadline_ns);
+/* connections.c: the number of the connection for another call, which is counted until it is given back. Any thread. */
+size_t rpc_connection_take(tutti_rpc_channel *channel);
+void rpc_connection_give(tutti_rpc_channel *channel, size_t connection);
+
+/* A call of a method that gRPC does not know beforehand. [in] connection  0 = the first */
+grpc_call *rpc_connection_call(tutti_rpc_channel *channel, size_t connection, const char *path,
+                               grpc_completion_queue *queue, uint64_t deadline_ns);
+
+/* [in, moved] fresh  stands for all from now on. With the lock. */
+void rpc_connections_replace(tutti_rpc_channel *channel, grpc_channel *fresh);
+void rpc_connections_close(tutti_rpc_channel *channel);
 
 /*
  * TUTTI_FAILED_PRECONDITION  a forked process
@@ -117,13 +135,6 @@ grpc_call *rpc_channel_call_path(tutti_rpc_channel *channel, const char *path,
  */
 tutti_code rpc_channel_find(tutti_rpc_channel *channel, const tutti_rpc_stub *stub,
                             const rpc_known **ret_known, tutti_error *err);
-
-/*
- * A call bound to a queue, not begun; grpc_call_unref() it. `options` NULL = defaults. Looks at
- * the files first when it is time to.
- */
-grpc_call *rpc_channel_call(tutti_rpc_channel *channel, const rpc_known *known,
-                            grpc_completion_queue *queue, const tutti_rpc_call_options *options);
 
 /* Memory for the metadata of one call, until its first batch is started; then rpc_call_metadata_fini. */
 typedef struct rpc_call_metadata {
@@ -165,14 +176,27 @@ typedef struct rpc_outcome {
     grpc_metadata_array trailing;
     grpc_status_code status;
     grpc_slice text;
-    size_t moves; /* of the channel, when it began */
+    size_t moves;               /* of the channel, when it began */
+    tutti_rpc_channel *channel; /* NULL = it has left */
+    size_t connection;          /* that it has taken */
 } rpc_outcome;
 
-/* Before the call is made. [in] channel  NULL = it follows nobody */
-void rpc_outcome_init(rpc_outcome *outcome, const tutti_rpc_channel *channel);
+/* Before the call is made: it takes a connection until fini. [in] channel  NULL = it is not counted */
+void rpc_outcome_init(rpc_outcome *outcome, tutti_rpc_channel *channel);
 void rpc_outcome_fini(rpc_outcome *outcome);
+
+/* Give the connection back now: before who may close the channel hears of the end. */
+void rpc_outcome_leave(rpc_outcome *outcome);
 grpc_op rpc_outcome_initial_op(rpc_outcome *outcome);
 grpc_op rpc_outcome_status_op(rpc_outcome *outcome);
+
+/*
+ * A call bound to a queue, not begun; grpc_call_unref() it. `options` NULL = defaults. Looks at
+ * the files first when it is time to. [in] outcome  initialised
+ */
+grpc_call *rpc_channel_call(tutti_rpc_channel *channel, const rpc_known *known,
+                            grpc_completion_queue *queue, const tutti_rpc_call_options *options,
+                            const rpc_outcome *outcome);
 
 /*
  * Begin the call of a stream: its metadata are sent, and what the server says first and last is asked

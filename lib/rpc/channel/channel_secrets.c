@@ -293,11 +293,7 @@ renew_certificates(tutti_rpc_channel *self)
                   "could not read certificates again, the old ones stay in use: %s", err.text);
         return;
     }
-    if (secrets->retired != NULL) {
-        grpc_channel_destroy(secrets->retired); /* its calls run on */
-    }
-    secrets->retired = self->grpc;
-    self->grpc = fresh;
+    rpc_connections_replace(self, fresh);
     TUTTI_LOG("rpc/channel", INFO, "certificates for %s read again", self->address->text);
 }
 
@@ -334,18 +330,4 @@ rpc_channel_state(tutti_rpc_channel *channel)
     state = grpc_channel_check_connectivity_state(channel->grpc, 0);
     (void)pthread_mutex_unlock(&channel->lock);
     return state;
-}
-
-grpc_call *
-rpc_channel_call_path(tutti_rpc_channel *channel, const char *path, grpc_completion_queue *queue,
-                      uint64_t deadline_ns)
-{
-    const grpc_slice method = grpc_slice_from_static_string(path);
-    grpc_call *call;
-
-    (void)pthread_mutex_lock(&channel->lock);
-    call = grpc_channel_create_call(channel->grpc, NULL, GRPC_PROPAGATE_DEFAULTS, queue, method,
-                                    NULL, rpc_time_to(deadline_ns), NULL);
-    (void)pthread_mutex_unlock(&channel->lock);
-    return call;
 }

@@ -96,7 +96,7 @@ tutti_rpc_stream_open(tutti_rpc_channel *channel, const tutti_rpc_stub *stub,
     }
     self->queue = rpc_channel_take_queue(channel);
     rpc_outcome_init(&self->outcome, channel);
-    self->call = rpc_channel_call(channel, self->known, self->queue, options);
+    self->call = rpc_channel_call(channel, self->known, self->queue, options, &self->outcome);
     rpc_channel_begin(channel, self->call, options, &self->outcome, &self->opened_tag,
                       &self->status_tag);
     *ret_stream = self;

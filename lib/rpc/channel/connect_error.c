@@ -192,8 +192,8 @@ rpc_connect_error_ask(tutti_rpc_channel *channel, grpc_completion_queue *queue, 
         rpc_channel_state(channel) != GRPC_CHANNEL_TRANSIENT_FAILURE) {
         return;
     }
-    call = rpc_channel_call_path(channel, path, queue, tutti_clock_add(tutti_clock_ns(), ASK_NS));
     rpc_outcome_init(&outcome, channel);
+    call = rpc_connection_call(channel, 0, path, queue, tutti_clock_add(tutti_clock_ns(), ASK_NS));
     ops[1] = rpc_outcome_status_op(&outcome);
     rpc_batch_start(call, ops, 2, &outcome);
     (void)rpc_channel_pluck(queue, &outcome);

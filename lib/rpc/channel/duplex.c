@@ -60,7 +60,7 @@ tutti_rpc_duplex_open(tutti_rpc_channel *channel, const tutti_rpc_stub *stub,
     make_mailbox(self);
     rpc_outcome_init(&self->outcome, channel);
     rpc_duplex_lane_init(&self->lane, options == NULL ? NULL : options->lane);
-    self->call = rpc_channel_call(channel, self->known, self->queue, options);
+    self->call = rpc_channel_call(channel, self->known, self->queue, options, &self->outcome);
     rpc_channel_begin(channel, self->call, options, &self->outcome, &self->opened_tag,
                       &self->status_tag);
     self->under_way = 2;

@@ -54,6 +54,7 @@ end_flow(tutti_rpc_flow *self)
         code = tutti_error_pass(&err, &self->failure);
     }
     rpc_outcome_details(&self->outcome, self->details);
+    rpc_outcome_leave(&self->outcome);
     if (self->ops->on_end != NULL) {
         self->ops->on_end(self->arg, code == TUTTI_OK ? NULL : &err);
     }
@@ -276,7 +277,8 @@ tutti_rpc_flow_start(tutti_rpc_channel *channel, tutti_rpc_loop *loop, const tut
     }
     self->details = options == NULL ? NULL : options->details;
     rpc_outcome_init(&self->outcome, channel);
-    self->call = rpc_channel_call(channel, self->known, rpc_loop_queue(loop), options);
+    self->call =
+        rpc_channel_call(channel, self->known, rpc_loop_queue(loop), options, &self->outcome);
     self->writing = buffer != NULL;
     if (ret_flow != NULL) {
         *ret_flow = self; /* before its events can run */

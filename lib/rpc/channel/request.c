@@ -39,6 +39,7 @@ on_done(tutti_rpc_tag *tag, bool ok)
         code = rpc_response_unpack(self->known, self->received, &response, &err);
         self->received = NULL;
     }
+    rpc_outcome_leave(&self->outcome);
     self->on_reply(self->arg, response, code == TUTTI_OK ? NULL : &err);
     tutti_rpc_message_free(response);
     if (self->received != NULL) {
@@ -96,7 +97,8 @@ tutti_rpc_request_start(tutti_rpc_channel *channel, tutti_rpc_loop *loop,
     self->on_reply = on_reply;
     self->arg = arg;
     rpc_outcome_init(&self->outcome, channel);
-    self->call = rpc_channel_call(channel, self->known, rpc_loop_queue(loop), options);
+    self->call =
+        rpc_channel_call(channel, self->known, rpc_loop_queue(loop), options, &self->outcome);
     if (ret_request != NULL) {
         *ret_request = self; /* before its events can run */
     }

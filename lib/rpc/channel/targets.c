@@ -91,11 +91,7 @@ move_to(tutti_rpc_channel *self, const tutti_address *to)
         self->address = from;
         return;
     }
-    if (self->secrets.retired != NULL) {
-        grpc_channel_destroy(self->secrets.retired); /* its calls run on */
-    }
-    self->secrets.retired = self->grpc;
-    self->grpc = fresh;
+    rpc_connections_replace(self, fresh);
     atomic_fetch_add(&self->moves, 1);
 }
 
