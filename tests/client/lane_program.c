@@ -7,6 +7,8 @@
  *   fd N      the same one by one, by a queue whose descriptor is waited for
  *   line N    the same by a pipeline that is opened for it
  *   hang S    one more by the queue, as "wait"
+ *   leave N   N all-reduces of 2 MiB that make a tensor, each by a queue that is shut down as soon as its completion is
+ *             there; then the tensor is deleted; "ok", or the error
  *   many N    N further clients, of which each puts, stats and deletes one tensor; "ok"
  *   again 0   each of them once more
  *   fork      an op in a child of fork: its reason
@@ -25,6 +27,7 @@
 #include "tutti/tutti.h"
 
 #define MANY_MAX 1000
+#define LARGE ((size_t)256 << 10) /* elements, of "leave" */
 
 static tutti_client *client;
 static tutti_handle tensor;
@@ -220,6 +223,51 @@ do_hang(unsigned long seconds)
     }
 }
 
+/* A completion says that the tensor is there, whatever becomes of the queue. */
+static tutti_code
+leave_once(const tutti_handle *large, tutti_error *err)
+{
+    tutti_op op = op_within(20000);
+    tutti_queue_completion done = {0};
+    tutti_queue *once = NULL;
+    tutti_code code = tutti_queue_open(client, NULL, &once, err);
+
+    op.input = large->text;
+    op.output = NULL;
+    if (code == TUTTI_OK) {
+        code = tutti_queue_submit(once, TUTTI_OP_ALL_REDUCE, &op, NULL, NULL, err);
+    }
+    if (code == TUTTI_OK) {
+        code = tutti_queue_next(once, TUTTI_QUEUE_FOREVER, &done, err);
+    }
+    if (code == TUTTI_OK && done.error.code != TUTTI_OK) {
+        *err = done.error;
+        code = done.error.code;
+    }
+    if (once != NULL) {
+        tutti_queue_shutdown(once);
+        (void)tutti_queue_close(once, NULL);
+    }
+    tutti_op_more_free(&done.more);
+    return code == TUTTI_OK ? tutti_tensor_delete(client, done.op.output.text, err) : code;
+}
+
+static void
+do_leave(unsigned long count)
+{
+    const tutti_spec spec = {TUTTI_DTYPE_INT64, 1, {(int64_t)LARGE}};
+    static const int64_t zeros[LARGE];
+    tutti_handle large;
+    tutti_error err = {0};
+    tutti_code code = tutti_tensor_put(client, &spec, zeros, NULL, NULL, &large, &err);
+
+    while (count-- > 0 && code == TUTTI_OK) {
+        code = leave_once(&large, &err);
+    }
+    (void)tutti_tensor_delete(client, large.text, NULL);
+    (void)printf("%s\n", code == TUTTI_OK ? "ok" : err.text);
+}
+
 /* The third call of a client opens its stream. */
 static tutti_code
 use_other(tutti_client *other, tutti_error *err)
@@ -294,8 +342,9 @@ do_line(const char *agent, const char *word, unsigned long number)
     static const struct {
         const char *word;
         void (*run)(unsigned long number);
-    } words[] = {{"ops", do_ops},          {"wait", do_wait}, {"queue", do_queue}, {"fd", do_fd},
-                 {"line", do_line_of_ops}, {"hang", do_hang}, {"again", do_again}};
+    } words[] = {{"ops", do_ops},     {"wait", do_wait},        {"queue", do_queue},
+                 {"fd", do_fd},       {"line", do_line_of_ops}, {"hang", do_hang},
+                 {"leave", do_leave}, {"again", do_again}};
     size_t i;
 
     for (i = 0; i < sizeof(words) / sizeof(words[0]); i++) {

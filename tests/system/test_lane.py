@@ -112,6 +112,18 @@ class Lanes(LaneCase):
         self.assertEqual(self.all_say(clients, "ops", 10), ["ok", "ok"])
 
 
+class Results(LaneCase):
+    """Of agents whose answers leave by another thread than that which hears of a stream's end."""
+
+    options = ("--no-shm", "--net-devices", "lo")
+
+    def test_a_result_stays_when_its_queue_ends_right_behind_the_completion(self):
+        clients = self.pair()
+        for _ in range(5):
+            self.assertEqual(self.all_say(clients, "leave", 60), ["ok", "ok"])
+        self.assertGreaterEqual(self.cluster.agents[0].messages(), 5 * 60)
+
+
 class Limits(LaneCase):
     size = 1
     options = ("--lanes-max", str(LANES_MAX))

@@ -131,18 +131,26 @@ rpc_call_tell(tutti_rpc_call *call)
     }
 }
 
-static void
-on_closed(tutti_rpc_tag *tag, bool ok)
+void
+rpc_call_closed(tutti_rpc_call *call)
 {
-    tutti_rpc_call *call = tutti_container_of(tag, tutti_rpc_call, closed);
-
-    (void)ok; /* CLOSE always succeeds */
     /* 0: the status went out before the client left, so nobody has to be told. */
     if (call->gone != 0) {
         atomic_store(&call->cancelled, true);
         rpc_call_tell(call);
     }
     rpc_call_drop(call, 1);
+}
+
+static void
+on_closed(tutti_rpc_tag *tag, bool ok)
+{
+    tutti_rpc_call *call = tutti_container_of(tag, tutti_rpc_call, closed);
+
+    (void)ok; /* CLOSE always succeeds */
+    if (call->lane == NULL || !rpc_lane_close_later(call)) {
+        rpc_call_closed(call);
+    }
 }
 
 static void

@@ -129,6 +129,9 @@ void rpc_call_refuse(tutti_rpc_call *call, const tutti_error *err);
 /* Tell the handler, once, unless it has answered. Loop's thread. */
 void rpc_call_tell(tutti_rpc_call *call);
 
+/* gRPC has said that the client or the call has ended. In the turn, once. */
+void rpc_call_closed(tutti_rpc_call *call);
+
 /* So many parts are over. In an event of the call: it may be gone when this returns. */
 void rpc_call_drop(tutti_rpc_call *call, unsigned parts);
 

@@ -56,6 +56,8 @@ struct tutti_rpc_lane {
     pthread_mutex_t lock;      /* guards the writing side */
     grpc_byte_buffer *pending; /* [ref] what found no room; NULL = nothing */
     tutti_rpc_task told;       /* runs on_written, when another thread has written */
+    bool telling;              /* told is posted, or about to be */
+    tutti_rpc_task closed;     /* runs what was put off behind told */
 };
 
 struct tutti_rpc_lanes {
@@ -263,6 +265,7 @@ send_initial(tutti_rpc_call *call)
 }
 
 static void on_told(tutti_rpc_task *task);
+static void on_put_off(tutti_rpc_task *task);
 
 tutti_code
 rpc_lane_bind(tutti_rpc_call *call, tutti_error *err)
@@ -290,6 +293,7 @@ rpc_lane_bind(tutti_rpc_call *call, tutti_error *err)
             "the stream asks for a lane that is not there for it: open another one");
     }
     lane->told.on_run = on_told;
+    lane->closed.on_run = on_put_off;
     lane->call = call;
     call->lane = lane;
     send_initial(call);
@@ -333,10 +337,42 @@ on_told(tutti_rpc_task *task)
 {
     tutti_rpc_lane *lane = tutti_container_of(task, tutti_rpc_lane, told);
 
+    (void)pthread_mutex_lock(&lane->lock);
+    lane->telling = false;
+    (void)pthread_mutex_unlock(&lane->lock);
     rpc_call_on_written(lane->call, true);
 }
 
-/* It has left: on_written runs behind the handler that works now, never inside of it. */
+static void
+on_put_off(tutti_rpc_task *task)
+{
+    rpc_call_closed(tutti_container_of(task, tutti_rpc_lane, closed)->call);
+}
+
+/*
+ * The client has the message as soon as it is in the ring, and may end its stream because of it: gRPC may
+ * tell us of that before on_written has run. Then the handler would take the message for one that never
+ * left, and delete a result that the client has been told of. Tasks run in the order of their posts, and
+ * the lock is held from before the message is put until told is posted.
+ */
+bool
+rpc_lane_close_later(tutti_rpc_call *call)
+{
+    tutti_rpc_lane *lane = call->lane;
+    bool telling;
+
+    (void)pthread_mutex_lock(&lane->lock);
+    telling = lane->telling;
+    (void)pthread_mutex_unlock(&lane->lock);
+    if (telling) {
+        tutti_rpc_loop_post(lane->lanes->loop, &lane->closed);
+    }
+    return telling;
+}
+
+/*
+ * With the lock. It has left: on_written runs behind the handler that works now, never inside of it.
+ */
 static void
 note_written(tutti_rpc_lane *lane)
 {
@@ -345,6 +381,7 @@ note_written(tutti_rpc_lane *lane)
     if (tutti_rpc_loop_is_current(lanes->loop) && lanes->serving != NULL) {
         tutti_list_add(&lanes->written, &lane->written);
     } else {
+        lane->telling = true;
         tutti_rpc_loop_post(lanes->loop, &lane->told);
     }
 }
@@ -379,11 +416,11 @@ rpc_lane_write(tutti_rpc_call *call, grpc_byte_buffer *message)
     if (!put) {
         lane->pending = grpc_byte_buffer_copy(message);
         await_room(lane);
+    } else if (!large) {
+        note_written(lane);
     }
     (void)pthread_mutex_unlock(&lane->lock);
-    if (put && !large) {
-        note_written(lane);
-    } else if (put) {
+    if (put && large) {
         (void)atomic_fetch_sub(&call->parts, 1); /* gRPC's write is counted by itself */
         return false;
     }

@@ -28,6 +28,12 @@ void rpc_lane_read(tutti_rpc_call *call);
  */
 bool rpc_lane_write(tutti_rpc_call *call, grpc_byte_buffer *message);
 
+/*
+ * gRPC says that the stream has ended. In the turn. True: rpc_call_closed is called later in the turn, behind
+ * `written` of a message that has left already. False: it is the caller's to call, now.
+ */
+bool rpc_lane_close_later(tutti_rpc_call *call);
+
 /* Nothing more will be written: the status goes by gRPC. */
 void rpc_lane_shut(tutti_rpc_call *call);
 
