@@ -13,7 +13,7 @@ from fault_ops import SIZE
 
 LOG_BYTES = 1000000 if "TUTTI_LOG" in os.environ else 1500  # of each agent, when a schedule broke
 FIRST = 5  # schedules after which a process has made all that it keeps
-SETTLE_S = 20
+SETTLE_S = 40  # a lane that was offered, and not taken, is kept for 30 s
 SOCKETS = SIZE - 1  # two ranks have one connection or two, depending on who began
 
 

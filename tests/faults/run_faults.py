@@ -6,7 +6,7 @@ behind relays, at points inside of agents, and on hosts of their own in network 
 judged, everything is made
 to run again, and the invariants are looked at. Several clusters play side by side. See README.md.
 
-usage: run_faults.py [--schedules N] [--seed S] [--minutes M] [--only I] [--fault NAME] [--lanes N]
+usage: run_faults.py [--schedules N] [--seed S] [--minutes M] [--only I] [--fault NAME] [--lane] [--clusters N]
                      [--markdown FILE] [--verbose]
 """
 
@@ -19,6 +19,7 @@ import sys
 import time
 
 import deck
+import lane_cluster
 import lanes
 from fault_cluster import FaultCluster
 from group_schedules import AbortSchedule, ShrinkSchedule
@@ -29,6 +30,8 @@ from report import Report
 from schedules import Schedule
 from session_schedules import SessionCluster, SessionSchedule
 from stores import StoreSchedule
+
+import support
 
 
 def keep_descriptors():
@@ -48,7 +51,9 @@ def parse():
     parser.add_argument("--only", type=int, help="one schedule, by its number")
     parser.add_argument("--fault", action="append", choices=list(deck.FAULTS) + ["sessions"],
                         help="only this one; may be repeated; sessions = all of sessions and functions")
-    parser.add_argument("--lanes", type=int, default=3, help="clusters of each kind that play side by side")
+    parser.add_argument("--lane", action="store_true",
+                        help="the callers of ops are clients of libtutti with lanes; faults of one host alone")
+    parser.add_argument("--clusters", type=int, default=3, help="of each kind, that play side by side")
     parser.add_argument("--markdown", help="write the tables there")
     parser.add_argument("--verbose", action="store_true")
     return parser.parse_args()
@@ -58,6 +63,7 @@ def chosen(options):
     """The cards that shall be played."""
     faults = set(options.fault or deck.FAULTS)
     faults |= set(deck.SESSIONS) if "sessions" in faults else set()
+    faults &= set(deck.LOCAL) | set(deck.WIRE) if options.lane else faults  # the others have callers elsewhere
     if options.only is not None:
         return itertools.islice(deck.draw(options.seed), options.only, options.only + 1)
     return itertools.islice((card for card in deck.draw(options.seed) if card[1] in faults), options.schedules)
@@ -90,13 +96,20 @@ def main():
     options = parse()
     keep_descriptors()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # CTest's patience has an end
+    if options.lane:
+        why_no_lanes = lane_cluster.prepare()
+        if why_no_lanes is not None:
+            support.skip_all(why_no_lanes)
     why_no_hosts = namespaces.why_not()
     local, wire, net, driven, skipped = deal(options, why_no_hosts)
     report = Report(options.verbose)
     began = time.monotonic()
-    work = [(lanes.Lane(report, options, PointSchedule, WireCluster), wire)]
-    for _ in range(options.lanes):
-        work.append((lanes.Lane(report, options, local_schedule, FaultCluster), local))
+    on_wire, on_one = WireCluster, FaultCluster
+    if options.lane:
+        on_wire, on_one = lane_cluster.LaneWireCluster, lane_cluster.LaneCluster
+    work = [(lanes.Lane(report, options, PointSchedule, on_wire), wire)]
+    for _ in range(options.clusters):
+        work.append((lanes.Lane(report, options, local_schedule, on_one), local))
         work.append((lanes.Lane(report, options, NetSchedule, NetCluster), net))
         work.append((lanes.Lane(report, options, SessionSchedule, SessionCluster), driven))
     try:
@@ -117,6 +130,12 @@ def say(options, report, seconds, why_no_hosts):
     print("%s 1 - faults: %d schedules of seed %d, %d broken, %.0f s" % (
         "not ok" if report.broken else "ok", report.count, options.seed, len(report.broken), seconds))
     print("%s 2 - faults: everybody exits well" % ("not ok" if report.lanes else "ok"))
+    if options.lane:
+        wrong = lane_cluster.wrong()
+        print("# " + lane_cluster.told())
+        print("%s 3 - faults: ops went through lanes%s" % ("ok" if wrong is None else "not ok", wrong or ""))
+        print("1..3")
+        return 1 if report.broken or report.lanes or wrong else 0
     if why_no_hosts is not None:
         print("ok 3 - faults: between hosts # SKIP " + why_no_hosts)
     else:
