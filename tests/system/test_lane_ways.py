@@ -1,5 +1,6 @@
 """Goal: which way calls go (a lane, or gRPC and why) is told by `tutti status` and `tutti explain` and is true; lanes
-end with the token of their stream; 1 000 clients have one each; a client in another network namespace goes without.
+end with the token of their stream; 1 000 clients have one each; a client in another network namespace, or of another user,
+goes without.
 
 Method: as test_lane.py; messages that came by lanes are counted by the agents' /metrics.
 """
@@ -143,6 +144,53 @@ class Foreign(Ways):
         here.say("queue", 20)
         self.assertEqual(here.hear(), "ok")
         self.assertGreater(agent.messages(), 0)
+
+
+class Stranger(Ways):
+    """Of clients of another user than the agent's."""
+
+    size = 1
+    before = ("setpriv", "--reuid", "64123", "--regid", "64123", "--clear-groups")
+
+    def setUp(self):
+        if os.geteuid() != 0 or shutil.which("setpriv") is None:
+            self.skipTest("only root, with setpriv of util-linux, can be another user")
+        super().setUp()
+
+    def run_some(self):
+        """All kinds of calls of one client; what came of them by a lane, and `explain` of the same user."""
+        agent = self.cluster.agents[0]
+        client = Client(self, agent, before=self.before)
+        for word in ("ops", "queue", "fd", "line"):
+            client.say(word, 20)
+            self.assertEqual(client.hear(), "ok")
+        words = [*self.before, os.path.join(support.PROGRAMS, "tutti"), "--agent", agent.program.address, "explain",
+                 "all_reduce"]
+        out = subprocess.run([*words, "--json"], capture_output=True, text=True, timeout=LONG_S, check=True).stdout
+        text = subprocess.run(words, capture_output=True, text=True, timeout=LONG_S, check=True).stdout
+        return agent.messages(), json.loads(out), text
+
+
+class Strangers(Stranger):
+    def test_another_user_goes_by_grpc_and_is_told_why(self):
+        messages, said, text = self.run_some()
+        self.assertEqual(messages, 0)
+        self.assertEqual((said["calls"], said["no_lane"]["reason"]), ("grpc", "OTHER_USER"))
+        self.assertIn("--share-any-user", said["no_lane"]["text"])
+        self.assertIn("by gRPC: ", text)
+        here = Client(self, self.cluster.agents[0])
+        here.say("queue", 20)
+        self.assertEqual(here.hear(), "ok")
+        self.assertGreater(self.cluster.agents[0].messages(), 0)
+
+
+class Welcome(Stranger):
+    options = ("--share-any-user",)
+
+    def test_another_user_has_a_lane_where_the_agent_says_so(self):
+        messages, said, _ = self.run_some()
+        self.assertGreaterEqual(messages, 4 * 20 - 2)
+        self.assertEqual(said["calls"], "lane")
 
 
 class Thousand(LaneCase):
