@@ -12,6 +12,7 @@
 #include "client/conn/conn_pool.h"
 #include "client/conn/coordinator.h"
 #include "client/conn/types_pb.h"
+#include "rpc/follow.h"
 #include "tutti/store.h"
 #include "tutti/v1/store_service.pb-c.h"
 
@@ -406,7 +407,15 @@ may_watch_again(watching *self, const tutti_error *err)
         self->lost_ns = tutti_clock_ns();
         self->pause_ns = 0;
     }
-    return self->history != 0 && client_stream_resumes(err, give_up_ns(self), &self->pause_ns);
+    if (self->history == 0 || !client_stream_resumes(err, give_up_ns(self), &self->pause_ns)) {
+        return false;
+    }
+    /* gRPC waits longer from attempt to attempt, up to seconds: so much may be changed meanwhile that it is
+     * not all kept. Of several coordinators the channel has gone on to the next one already. */
+    if (!tutti_rpc_channel_has_others(self->conn->channel) && !self->heard) {
+        tutti_rpc_channel_try_now(self->conn->channel);
+    }
+    return true;
 }
 
 tutti_code

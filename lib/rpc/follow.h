@@ -10,6 +10,9 @@ bool tutti_rpc_channel_has_others(const tutti_rpc_channel *channel);
 /* With `follow`: the server is silent though a stream to it is open: go on to the next. Any thread. */
 void tutti_rpc_channel_move_on(tutti_rpc_channel *channel);
 
+/* With `follow`: the next call waits for an attempt to connect of its own, however many have failed. Any thread. */
+void tutti_rpc_channel_try_now(tutti_rpc_channel *channel);
+
 /*
  * Has a call failed so that it did nothing and another server may answer it? By the error of a
  * channel that follows: NOT_LEADER, or no connection.

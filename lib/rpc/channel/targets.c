@@ -105,6 +105,22 @@ tutti_rpc_channel_move_on(tutti_rpc_channel *channel)
     }
 }
 
+/* A new channel of gRPC to the same server: the old one fails calls at once between its attempts. */
+void
+tutti_rpc_channel_try_now(tutti_rpc_channel *channel)
+{
+    grpc_channel *fresh = NULL;
+
+    if (!channel->options.follow) {
+        return;
+    }
+    (void)pthread_mutex_lock(&channel->lock);
+    if (rpc_channel_make(channel, &fresh, NULL) == TUTTI_OK) {
+        rpc_connections_replace(channel, fresh);
+    }
+    (void)pthread_mutex_unlock(&channel->lock);
+}
+
 static bool
 is_reason(const tutti_error *err, const char *reason)
 {

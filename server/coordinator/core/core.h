@@ -91,6 +91,7 @@ struct tutti_coordinator {
     uint64_t history_next;
     uint64_t history_bytes;
     uint64_t history_id;   /* 0 = none has been asked for yet */
+    uint64_t history_hole; /* a row was missing in the store: changes up to this version */
     tutti_list_node ready; /* waits whose last key has come */
     tutti_list_node due;   /* watches that have something to send */
     tutti_list_node counting;

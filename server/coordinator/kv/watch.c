@@ -10,6 +10,7 @@
  */
 #include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -277,26 +278,36 @@ coord_on_due_task(coord_task *work, size_t budget)
 /* ------------------------------------------------------------------------------ beginning */
 
 static tutti_code
-fail_gap(const coord_full_key *full, const tutti_coordinator_watch_place *place, tutti_error *err)
+fail_gap(const coord_full_key *full, uint64_t from, const char *why, tutti_error *err)
 {
     char text[200];
 
     coord_quote(coord_full_key_client(full), 48, text, sizeof(text));
     return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "WATCH_GAP",
                           "not all changes of keys with the prefix \"%s\" from version %" PRIu64
-                          " on are known: read the keys, then watch anew",
-                          text, place->from);
+                          " on are known: %s: read the keys, then watch anew",
+                          text, from, why);
 }
 
-/* May a watch go on there? */
-static bool
-may_go_on(tutti_coordinator *self, const coord_full_key *full,
-          const tutti_coordinator_watch_place *place)
+/* May a watch go on there? TUTTI_FAILED_PRECONDITION  WATCH_GAP */
+static tutti_code
+check_place(tutti_coordinator *self, const coord_full_key *full,
+            const tutti_coordinator_watch_place *place, tutti_error *err)
 {
     const coord_prefix *prefix = coord_prefix_find(self, coord_full_key_bytes(full));
+    char why[80];
 
-    return prefix != NULL && place->history == self->history_id && place->from >= prefix->since &&
-           place->from <= tutti_store_version(self->store) + 1;
+    if (prefix == NULL) {
+        return fail_gap(full, place->from, "nobody watched them within --retry-window", err);
+    }
+    if (place->history != self->history_id || place->from > tutti_store_version(self->store) + 1) {
+        return fail_gap(full, place->from, "this is another store", err);
+    }
+    if (place->from < prefix->since) {
+        (void)snprintf(why, sizeof(why), "those from %" PRIu64 " on are", prefix->since);
+        return fail_gap(full, place->from, why, err);
+    }
+    return TUTTI_OK;
 }
 
 static void
@@ -328,8 +339,8 @@ tutti_coordinator_watch_start(tutti_coordinator *self, const tutti_coordinator_k
 
     TUTTI_TRY(coord_watch_check(self, err));
     TUTTI_TRY(coord_full_key_write(self, prefix, 0, &full, err));
-    if (place != NULL && !may_go_on(self, &full, place)) {
-        return fail_gap(&full, place, err);
+    if (place != NULL) {
+        TUTTI_TRY(check_place(self, &full, place, err));
     }
     TUTTI_TRY(coord_prefix_add(self, &full, &watch->link, &watch->prefix, err));
 

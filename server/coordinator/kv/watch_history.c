@@ -257,12 +257,30 @@ load_row(tutti_coordinator *self, const tutti_store_entry *entry)
     self->history_next = number >= self->history_next ? number + 1 : self->history_next;
 }
 
-/* What is before the first number that is missing says nothing any more. */
+/* What is before a hole says nothing any more: drop it, and note up to where. */
+static void
+drop_before_hole(tutti_coordinator *self)
+{
+    size_t i;
+
+    for (i = 0; i < COORD_HISTORY_CHANGES; i++) {
+        coord_kept_change *kept = self->history[i];
+
+        if (kept != NULL && kept->number < self->history_first) {
+            self->history_hole = self->history_first == self->history_next
+                                     ? tutti_store_version(self->store)
+                                     : (*ring_place(self, self->history_first))->news.version;
+            free(kept);
+            self->history[i] = NULL;
+        }
+    }
+}
+
+/* The run of numbers that ends with the highest one. */
 static void
 cut_run(tutti_coordinator *self)
 {
     const uint64_t end = self->history_next;
-    size_t i;
 
     self->history_first = end;
     while (self->history_first > 0 && end - self->history_first < COORD_HISTORY_CHANGES) {
@@ -274,12 +292,7 @@ cut_run(tutti_coordinator *self)
         self->history_first--;
         self->history_bytes += kept_bytes(kept);
     }
-    for (i = 0; self->history != NULL && i < COORD_HISTORY_CHANGES; i++) {
-        if (self->history[i] != NULL && self->history[i]->number < self->history_first) {
-            free(self->history[i]);
-            self->history[i] = NULL;
-        }
-    }
+    drop_before_hole(self);
 }
 
 void

@@ -253,7 +253,7 @@ load_prefix(tutti_coordinator *self, const tutti_store_entry *entry)
     }
     prefix = prefix_new(self, full, full.size - key.left);
     if (prefix != NULL) {
-        prefix->since = since;
+        prefix->since = since > self->history_hole ? since : self->history_hole + 1;
         begin_idle(self, prefix);
     }
 }

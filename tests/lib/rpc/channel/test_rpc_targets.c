@@ -188,6 +188,10 @@ test_targets__of_one_server_need_no_move(void **state)
     (void)state;
     end_call(channel, TUTTI_UNAVAILABLE, "UNREACHABLE", "", false);
     assert_int_equal(atomic_load(&channel->moves), 0); /* gRPC connects again */
+    tutti_rpc_channel_try_now(channel);
+    tutti_rpc_channel_try_now(channel);
+    assert_at(channel, "127.0.0.1:1");
+    assert_false(tutti_rpc_channel_has_others(channel));
     tutti_rpc_channel_close(channel);
 }
 

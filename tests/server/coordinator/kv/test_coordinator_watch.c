@@ -551,6 +551,64 @@ test_watch__does_not_go_on_where_changes_are_not_known(void **state)
 }
 
 static void
+test_watch__does_not_go_on_over_a_spoiled_history(void **state)
+{
+    static const unsigned char third[] = {'!', 'h', 0, 0, 0, 2};
+    tutti_coordinator_options options = fix.options;
+    uint64_t versions[5];
+    tutti_error err;
+    size_t i;
+
+    (void)state;
+    options.durable = true;
+    reopen(&options);
+    begin_watch(&watchers[0], "a/");
+    for (i = 0; i < 5; i++) {
+        versions[i] = set("a/1", "x");
+    }
+    fixture_settle(&fix);
+    stop_watch(&watchers[0]);
+    assert_ok(tutti_store_delete(fix.store, (tutti_bytes){third, sizeof(third)}, NULL, NULL, &err));
+    fixture_restart(&fix);
+    assert_gap("a/", versions[1]);
+    assert_gap("a/", versions[3]);
+    must_go_on(&watchers[1], "a/", versions[3] + 1, 0);
+    assert_string_equal(watchers[1].text, "begun,set a/1=x,");
+}
+
+/* More changes than are kept, and a coordinator that is started again and again meanwhile. */
+static void
+test_watch__goes_on_over_many_coordinators(void **state)
+{
+    tutti_coordinator_options options = fix.options;
+    char wanted[64];
+    uint64_t version;
+    size_t i;
+
+    (void)state;
+    options.durable = true;
+    reopen(&options);
+    begin_watch(&watchers[0], "a/");
+    version = set("a/1", "first");
+    for (i = 0; i < 10000; i++) {
+        if (i % 97 == 0) {
+            fixture_settle(&fix);
+            stop_watch(&watchers[0]);
+            (void)set("a/2", "missed");
+            fixture_restart(&fix);
+            must_go_on(&watchers[0], "a/", version, 1);
+            (void)snprintf(wanted, sizeof(wanted), "begun,set a/2=missed,");
+            assert_string_equal(watchers[0].text, wanted);
+            version = watchers[0].version;
+        }
+        version = set("a/1", "1");
+        fixture_settle(&fix);
+        assert_int_equal(watchers[0].version, version);
+        watchers[0].text[0] = '\0';
+    }
+}
+
+static void
 test_watch__of_a_quiet_prefix_goes_on_whatever_others_do(void **state)
 {
     tutti_coordinator_options options = fix.options;
@@ -674,6 +732,8 @@ main(void)
         SENTENCE(test_watch__goes_on_inside_of_changes_of_one_version),
         SENTENCE(test_watch__goes_on_at_the_next_coordinator),
         SENTENCE(test_watch__does_not_go_on_where_changes_are_not_known),
+        SENTENCE(test_watch__does_not_go_on_over_a_spoiled_history),
+        SENTENCE(test_watch__goes_on_over_many_coordinators),
         SENTENCE(test_watch__of_a_quiet_prefix_goes_on_whatever_others_do),
         SENTENCE(test_keys__go_with_a_job_that_was_formed),
         SENTENCE(test_keys__of_the_next_job_are_not_those_that_are_going),
