@@ -7,6 +7,7 @@
  *   fd N      the same one by one, by a queue whose descriptor is waited for
  *   line N    the same by a pipeline that is opened for it
  *   hang S    one more by the queue, as "wait"
+ *   flood N   N all-reduces by the queue that make a tensor each; no completion is taken; "ok", or the error
  *   leave N   N all-reduces of 2 MiB that make a tensor, each by a queue that is shut down as soon as its completion is
  *             there; then the tensor is deleted; "ok", or the error
  *   many N    N further clients, of which each puts, stats and deletes one tensor; "ok"
@@ -223,6 +224,20 @@ do_hang(unsigned long seconds)
     }
 }
 
+static void
+do_flood(unsigned long count)
+{
+    tutti_op op = op_within(0);
+    tutti_error err = {0};
+    tutti_code code = open_once(&queue, &err);
+
+    op.output = NULL; /* an answer with a handle is longer */
+    while (count-- > 0 && code == TUTTI_OK) {
+        code = tutti_queue_submit(queue, TUTTI_OP_ALL_REDUCE, &op, NULL, NULL, &err);
+    }
+    (void)printf("%s\n", code == TUTTI_OK ? "ok" : err.text);
+}
+
 /* A completion says that the tensor is there, whatever becomes of the queue. */
 static tutti_code
 leave_once(const tutti_handle *large, tutti_error *err)
@@ -344,7 +359,7 @@ do_line(const char *agent, const char *word, unsigned long number)
         void (*run)(unsigned long number);
     } words[] = {{"ops", do_ops},     {"wait", do_wait},        {"queue", do_queue},
                  {"fd", do_fd},       {"line", do_line_of_ops}, {"hang", do_hang},
-                 {"leave", do_leave}, {"again", do_again}};
+                 {"flood", do_flood}, {"leave", do_leave},      {"again", do_again}};
     size_t i;
 
     for (i = 0; i < sizeof(words) / sizeof(words[0]); i++) {

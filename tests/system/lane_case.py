@@ -53,6 +53,16 @@ class Watched(Agent):
     def lanes(self):
         return self.count("tutti_agent_lanes")
 
+    def lane_switches(self):
+        """How often the thread of its lanes has begun to sleep, and was made to wait for a core."""
+        process = "/proc/%d/task/" % self.program.process.pid
+        for task in os.listdir(process):
+            with open(process + task + "/status") as file:
+                lines = dict(line.split(":", 1) for line in file.read().splitlines())
+            if lines["Name"].strip() == "tutti-lanes":
+                return int(lines["voluntary_ctxt_switches"]) + int(lines["nonvoluntary_ctxt_switches"])
+        raise AssertionError("the agent has no thread of lanes")
+
     def messages(self):
         """Of clients, that came by lanes since the agent began."""
         return self.count("tutti_agent_lane_messages_total")

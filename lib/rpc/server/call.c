@@ -138,6 +138,9 @@ rpc_call_closed(tutti_rpc_call *call)
     if (call->gone != 0) {
         atomic_store(&call->cancelled, true);
         rpc_call_tell(call);
+        if (call->lane != NULL) {
+            rpc_lane_lose(call);
+        }
     }
     rpc_call_drop(call, 1);
 }

@@ -55,6 +55,7 @@ struct tutti_rpc_lane {
 
     pthread_mutex_t lock;      /* guards the writing side */
     grpc_byte_buffer *pending; /* [ref] what found no room; NULL = nothing */
+    bool lost;                 /* nobody makes room any more */
     tutti_rpc_task told;       /* runs on_written, when another thread has written */
     bool telling;              /* told is posted, or about to be */
     tutti_rpc_task closed;     /* runs what was put off behind told */
@@ -413,10 +414,10 @@ rpc_lane_write(tutti_rpc_call *call, grpc_byte_buffer *message)
     (void)atomic_fetch_add(&call->parts, 1);
     (void)pthread_mutex_lock(&lane->lock);
     put = put_message(lane, message);
-    if (!put) {
+    if (!put && !lane->lost) {
         lane->pending = grpc_byte_buffer_copy(message);
         await_room(lane);
-    } else if (!large) {
+    } else if (!put || !large) {
         note_written(lane);
     }
     (void)pthread_mutex_unlock(&lane->lock);
@@ -451,6 +452,24 @@ flush_pending(tutti_rpc_lane *lane)
         tutti_list_add(&lane->lanes->written, &lane->written);
     }
     grpc_byte_buffer_destroy(message);
+}
+
+/* A write that waits for room has failed; what is written from here on goes nowhere. */
+void
+rpc_lane_lose(tutti_rpc_call *call)
+{
+    tutti_rpc_lane *lane = call->lane;
+    grpc_byte_buffer *message;
+
+    (void)pthread_mutex_lock(&lane->lock);
+    message = lane->pending;
+    lane->pending = NULL;
+    lane->lost = true;
+    (void)pthread_mutex_unlock(&lane->lock);
+    if (message != NULL) {
+        grpc_byte_buffer_destroy(message);
+        rpc_call_on_written(call, false);
+    }
 }
 
 /* The client reads what is in the ring, and then asks gRPC for the end. */

@@ -34,6 +34,9 @@ bool rpc_lane_write(tutti_rpc_call *call, grpc_byte_buffer *message);
  */
 bool rpc_lane_close_later(tutti_rpc_call *call);
 
+/* The client has gone, and so what waits for room will not leave: `written` of the call is told, as failed. In the turn. */
+void rpc_lane_lose(tutti_rpc_call *call);
+
 /* Nothing more will be written: the status goes by gRPC. */
 void rpc_lane_shut(tutti_rpc_call *call);
 
