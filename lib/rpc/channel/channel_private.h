@@ -25,8 +25,9 @@
 #define TUTTI_RPC_STUBS_MAX 128      /* different methods called on one channel */
 #define TUTTI_RPC_BEARERS 8          /* tokens kept: seconds until one that was replaced is freed */
 #define TUTTI_RPC_IDLE_QUEUES_MAX 16 /* queues kept for the next blocking call */
-#define TUTTI_RPC_CONNECTION_CALLS 90 /* on one connection; servers take 100 */
-#define TUTTI_RPC_CONNECTIONS_MORE 31 /* beside the first one */
+#define TUTTI_RPC_CONNECTION_CALLS                                                                 \
+    80 /* on one connection; servers take 100, and see an end later than we */
+#define TUTTI_RPC_CONNECTIONS_MORE 255 /* beside the first one */
 
 struct ProtobufCMessageDescriptor;
 

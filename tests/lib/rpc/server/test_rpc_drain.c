@@ -50,7 +50,8 @@ test_server__parks_ten_thousand_calls(void **state)
     used = rig_memory() - before;
     print_message("%zu parked calls: %zu MiB for both ends, %zu bytes each, %zu threads\n", count,
                   used >> 20, used / count, rig_threads());
-    assert_in_range(rig_threads(), threads, threads + 4); /* the parker's loop, and gRPC's own */
+    /* The parker's loop, and gRPC's own, of which there are more with more connections. */
+    assert_in_range(rig_threads(), threads, threads + 12);
     if (!RIG_SANITIZED) {
         assert_in_range(used / count, 1000, 40000);
     }
