@@ -219,7 +219,7 @@ run_unary(native_channel *self, const native_request *request)
 }
 
 static PyObject *
-unary(PyObject *object, PyObject *const *args, Py_ssize_t count)
+call_unary(PyObject *object, PyObject *const *args, Py_ssize_t count)
 {
     native_channel *self = (native_channel *)object;
     native_request request;
@@ -297,7 +297,7 @@ fileno_of(PyObject *object, PyObject *none)
 }
 
 static PyObject *
-ready(PyObject *object, PyObject *none)
+take_ready(PyObject *object, PyObject *none)
 {
     native_channel *self = (native_channel *)object;
     PyObject *list = PyList_New(0);
@@ -440,11 +440,11 @@ free_stream(PyObject *object)
 /* ------------------------------------------------------------------------------ types */
 
 static PyMethodDef channel_methods[] = {
-    {"unary", (PyCFunction)(void (*)(void))unary, METH_FASTCALL,
+    {"unary", (PyCFunction)(void (*)(void))call_unary, METH_FASTCALL,
      "unary(path, request, timeout_ms, wait, metadata): the response."},
     {"start", (PyCFunction)(void (*)(void))start_stream, METH_FASTCALL,
      "start(path, request, last, timeout_ms, wait, metadata, key): a Call; it does not wait."},
-    {"ready", ready, METH_NOARGS, "[key] of calls of which something has come."},
+    {"ready", take_ready, METH_NOARGS, "[key] of calls of which something has come."},
     {"fileno", fileno_of, METH_NOARGS, "Readable while ready() would give something."},
     {"close", close_channel, METH_NOARGS, "End its calls, and close it."},
     {NULL, NULL, 0, NULL},

@@ -11,10 +11,11 @@ import itertools
 import weakref
 from typing import Any
 
-from .._native_door import ENDED, MESSAGE, NOTHING, UNSENT_BYTES, response_of
+from .._native_door import MESSAGE, NOTHING, UNSENT_BYTES, response_of
+from ._messages import Messages
 
 
-class Call:
+class Call(Messages):
     """A call with any number of messages both ways."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -33,19 +34,10 @@ class Call:
         self._waiters.append(waiter)
         await waiter
 
-    def send(self, message: bytes | None, last: bool = False) -> None:
-        """Give a message, None = none; from any thread, and from finalizers. It does not wait."""
-        self.raw.send(message, last)
-
     async def drain(self) -> None:
         """Wait until most of what was sent has left."""
         while self.raw.unsent() > UNSENT_BYTES:
             await self._wait()
-
-    def look(self) -> tuple[int, Any]:
-        """The next event, if there is one, and what it brings."""
-        found: tuple[int, Any] = self.raw.next(0)
-        return found
 
     async def next(self) -> tuple[int, Any]:
         """The next event."""
@@ -54,22 +46,6 @@ class Call:
             if event != NOTHING:
                 return event, found
             await self._wait()
-
-    async def receive(self) -> bytes | None:
-        """The next message; None at the end."""
-        event, found = await self.next()
-        if event == MESSAGE:
-            return bytes(found)
-        if found is not None:
-            raise found
-        return None
-
-    def has_ended(self) -> bool:
-        """Of one whose messages were all received."""
-        return self.look()[0] == ENDED
-
-    def cancel(self) -> None:
-        self.raw.cancel()
 
 
 class Calls:

@@ -4,48 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._native_door import ENDED, MESSAGE
+from ._messages import Messages
 
 
-class Call:
+class Call(Messages):
     """A call with any number of messages both ways."""
 
     def __init__(self, raw: Any) -> None:
-        self._raw = raw
-
-    def send(self, message: bytes | None, last: bool = False) -> None:
-        """Give a message, None = none; from any thread, and from finalizers. It does not wait."""
-        self._raw.send(message, last)
+        self.raw = raw
 
     def drain(self) -> None:
         """Wait until most of what was sent has left."""
-        self._raw.wait_sent()
-
-    def look(self) -> tuple[int, Any]:
-        """The next event, if there is one, and what it brings."""
-        found: tuple[int, Any] = self._raw.next(0)
-        return found
+        self.raw.wait_sent()
 
     def next(self) -> tuple[int, Any]:
         """The next event."""
-        found: tuple[int, Any] = self._raw.next(None)
+        found: tuple[int, Any] = self.raw.next(None)
         return found
-
-    def receive(self) -> bytes | None:
-        """The next message; None at the end."""
-        event, found = self.next()
-        if event == MESSAGE:
-            return bytes(found)
-        if found is not None:
-            raise found
-        return None
-
-    def has_ended(self) -> bool:
-        """Of one whose messages were all received."""
-        return self.look()[0] == ENDED
-
-    def cancel(self) -> None:
-        self._raw.cancel()
 
 
 class Calls:
