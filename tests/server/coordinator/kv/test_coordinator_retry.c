@@ -149,15 +149,22 @@ test_retry__is_forgotten_after_the_window(void **state)
 }
 
 static void
-test_retry__keeps_within_its_bytes(void **state)
+reopen_with_bytes(uint64_t retry_bytes_limit)
 {
     tutti_coordinator_options options = fix.options;
+
+    fixture_close(&fix);
+    options.retry_bytes_limit = retry_bytes_limit;
+    fixture_open(&fix, &options);
+}
+
+static void
+test_retry__keeps_within_its_bytes(void **state)
+{
     uint64_t token;
 
     (void)state;
-    fixture_close(&fix);
-    options.retry_bytes_limit = 4096;
-    fixture_open(&fix, &options);
+    reopen_with_bytes(4096);
     for (token = 1; token <= 200; token++) {
         (void)add("n", token);
     }
@@ -171,13 +178,10 @@ test_retry__keeps_within_its_bytes(void **state)
 static void
 test_retry__drops_the_oldest_first_also_over_a_restart(void **state)
 {
-    tutti_coordinator_options options = fix.options;
     uint64_t token;
 
     (void)state;
-    fixture_close(&fix);
-    options.retry_bytes_limit = 4096;
-    fixture_open(&fix, &options);
+    reopen_with_bytes(4096);
     for (token = 200; token > 0; token--) {
         (void)add("n", token);
         fixture_advance(&fix, SECOND / 100);
