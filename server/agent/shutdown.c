@@ -98,7 +98,8 @@ run_shutdown_end(tutti_rpc_task *task)
     tutti_agent *agent = tutti_container_of(task, tutti_agent, end_task);
 
     if (!tutti_list_empty(&agent->coordinator_requests) || agent->ops_live > 0 ||
-        agent->session_count > 0 || !agent_member_idle(agent) || atomic_load(&agent->calls) > 0) {
+        !tutti_list_empty(&agent->sessions) || !agent_member_idle(agent) ||
+        atomic_load(&agent->calls) > 0) {
         agent->end_timer.on_expiry = on_end_timer;
         tutti_rpc_loop_timer_start(agent->control, &agent->end_timer,
                                    tutti_clock_ns() + LOOK_AGAIN_NS);

@@ -346,6 +346,13 @@ class Streams(ClusterCase):
             session.close()
         Session(self.cluster.agents[0]).close()
 
+    def test_a_session_that_has_ended_does_not_count(self):
+        """The controller that was told that its session is over opens the next one at once."""
+        other = Session(self.cluster.agents[0])
+        for _ in range(200):
+            Session(self.cluster.agents[0]).close()
+        other.close()
+
     def test_two_sessions_do_not_meet(self):
         pair = [Session(self.cluster.agents[rank]) for rank in range(2)]
         for number, session in enumerate(pair):

@@ -400,7 +400,7 @@ run_end(tutti_rpc_task *task)
 {
     agent_session *self = tutti_container_of(task, agent_session, end);
 
-    self->agent->session_count--;
+    self->agent->sessions_ending--;
     tutti_list_remove(&self->link);
     free_session(self);
 }
@@ -423,6 +423,10 @@ agent_session_close(agent_session *session, const tutti_error *err)
         return;
     }
     session->state = AGENT_SESSION_CLOSING;
+    /* Before the stream ends: a controller that was told that its session is over may open the next
+     * one at once. */
+    session->agent->session_count--;
+    session->agent->sessions_ending++;
     tutti_rpc_loop_timer_stop(session->agent->control, &session->limit);
     agent_session_stop_asking(session);
     for (i = 0; i < session->worker_count; i++) {

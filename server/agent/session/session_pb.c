@@ -21,6 +21,14 @@ check_session_limit(const tutti_agent *agent, tutti_error *err)
                               "group",
                               agent->session_count, agent->rank);
     }
+    if (agent->sessions_ending >= agent->options->sessions_max) {
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "SESSION_LIMIT",
+                              "%" PRIu32 " sessions that have ended still run their last commands "
+                              "on rank %" PRIu32
+                              ", the limit (--sessions-max): try again later, or "
+                              "ask another agent of the group",
+                              agent->sessions_ending, agent->rank);
+    }
     return TUTTI_OK;
 }
 

@@ -75,7 +75,8 @@ struct tutti_agent {
     tutti_list_node backwards;         /* Backwards, as they came */
     tutti_list_node coordinator_requests;
     tutti_list_node sessions; /* of controllers, which this agent leads */
-    uint32_t session_count;
+    uint32_t session_count;   /* of these, the ones that have not been closed */
+    uint32_t sessions_ending; /* ... that have: their last commands have not ended */
     char advertised[TUTTI_ADDRESSES_MAX][TUTTI_ADDRESS_MAX];
     size_t advertised_count;
     struct agent_works *works;
