@@ -6,6 +6,8 @@ import sys
 import torch
 import torch.distributed as dist
 
+import older  # noqa: F401
+
 dist.init_process_group("tutti")
 attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
 got = torch.ones(2)

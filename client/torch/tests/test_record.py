@@ -11,6 +11,7 @@ import place
 place.enter()
 
 import datetime
+import importlib.util
 import pickle
 import subprocess
 import tempfile
@@ -61,6 +62,10 @@ def database(folder):
         return pickle.load(file)[1].collectives, done.stdout
 
 
+TOOL = unittest.skipUnless(importlib.util.find_spec("torch.distributed.flight_recorder"),
+                           "torch %s brings no torchfrtrace" % torch.__version__)
+
+
 class Record(unittest.TestCase):
     def setUp(self):
         self.outer = tempfile.TemporaryDirectory(prefix="tutti-torch-")
@@ -86,6 +91,7 @@ class Record(unittest.TestCase):
         self.assertEqual((last["profiling_name"], last["is_p2p"]), ("tutti:send 0->1", True))
         self.assertEqual(dump["pg_status"]["0"]["last_completed_collective"], first["collective_seq_id"] + 10)
 
+    @TOOL
     def test_tool_matches_every_op(self):
         for size in (2, 4):
             def ops(rank, size):
@@ -98,6 +104,7 @@ class Record(unittest.TestCase):
             self.assertEqual(wrong, [], said)
             self.assertGreaterEqual(len(collectives), 11)
 
+    @TOOL
     def test_a_timeout_writes_it(self):
         """Rank 1 does not call an op: the first error writes the files, and the tool names the rank."""
         def late(rank, size):

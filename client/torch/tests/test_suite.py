@@ -36,7 +36,7 @@ def listed(name, size):
     done = subprocess.run([place.PYTHON, SUITE, "--list"], env=known, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           timeout=LIMIT_S)
     assert done.returncode == 0, done.stderr.decode()
-    found = [line.split(" ", 1) for line in done.stdout.decode().splitlines()]
+    found = [line.split(" ", 1) for line in done.stdout.decode().splitlines() if line.startswith("test_")]
     return [function for function, why in found if not why]
 
 
@@ -53,13 +53,20 @@ class Server:
         """(what came out, seconds, what was said)."""
         self.process.stdin.write(function + "\n")
         self.process.stdin.flush()
-        words = self.process.stdout.readline().split()
-        assert words[:1] == [function], "suite.py ended: %s" % words
+        words = self._answer(function)
         code = int(words[1])
         with open(os.path.join(self.folder, function), errors="replace") as file:
             text = file.read()
         results = {0: "passed", SKIPPED: "skipped", -1: "no end in %d s" % LIMIT_S}
         return results.get(code, "failed"), float(words[2]), text
+
+    def _answer(self, function):
+        """Older torch says a line of its own while it is imported, if hypothesis is not there."""
+        for line in self.process.stdout:
+            words = line.split()
+            if words[:1] == [function]:
+                return words
+        raise AssertionError("suite.py ended before it had run %s" % function)
 
     def close(self):
         self.process.stdin.close()
@@ -77,6 +84,7 @@ class Report:
     def __init__(self):
         self.count = self.failed = 0
         self.lock = threading.Lock()
+        self.newest = newest_names()
         self.rows = []
 
     def add(self, *row):
@@ -85,7 +93,7 @@ class Report:
 
     def _add(self, function, name, size, result, seconds, text):
         label = "%s, as %s, %d ranks" % (function, name, size)
-        expected = EXPECTED.get((function, name))
+        expected = EXPECTED.get((function, name)) if self.newest else None
         good = result == "passed" if expected is None else result != "passed"
         why = reason_of(text)
         self.count += 1
@@ -140,10 +148,15 @@ def run_all(jobs, report):
     return again
 
 
+def newest_names():
+    """Does torch look for a plugin before it takes a backend of its own, and does it name plugins in DDP's logs "custom"?"""
+    return [int(part) for part in place.version().split(".")[:2]] >= [2, 5]
+
+
 def find_jobs():
     wanted = re.compile(os.environ.get("TUTTI_TEST_ONLY", ""))
     own = listed("tutti", 2)
-    gloo = listed("gloo", 2)
+    gloo = listed("gloo", 2) if newest_names() else []  # older torch takes its own Gloo for that name
     mpi = listed("mpi", 2)
     jobs = [(function, "tutti", 2) for function in own]
     jobs += [(function, "gloo", 2) for function in gloo if function not in own]

@@ -11,6 +11,8 @@ import torch
 import torch.distributed as dist
 import torch.nn as nn
 
+from older import Replicate, Shard, distribute_tensor, fully_shard
+
 STEPS = 4
 
 
@@ -52,7 +54,6 @@ def zero(rank, size):
 
 def fsdp(rank, size):
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
 
     mesh = init_device_mesh("cpu", (size,))
     net = _net()
@@ -67,7 +68,6 @@ def fsdp(rank, size):
 def tensors(rank, size):
     """DTensor: from each placement to each other."""
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
     mesh = init_device_mesh("cpu", (size,))
     whole = torch.arange(24.0 * 7).view(24, 7)
@@ -112,7 +112,6 @@ def checkpoint(rank, size):
 
     import torch.distributed.checkpoint as dcp
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor import Shard, distribute_tensor
 
     mesh = init_device_mesh("cpu", (size,))
     where = [tempfile.mkdtemp() if rank == 0 else None]

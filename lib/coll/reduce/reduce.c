@@ -90,7 +90,8 @@ tutti_reduce_check(tutti_reduce reduce, tutti_dtype dtype, tutti_error *err)
 {
     if (tutti_dtype_bytes(dtype) == 0 || !is_in_table(TUTTI_REDUCE_SUM, dtype)) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "DTYPE_UNSUPPORTED",
-                              "no arithmetic on %s", tutti_dtype_name(dtype));
+                              "no arithmetic on %s: convert the tensor first",
+                              tutti_dtype_name(dtype));
     }
     if (reduce <= TUTTI_REDUCE_NONE || reduce >= TUTTI_REDUCE_OPS) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_REDUCE_OP",

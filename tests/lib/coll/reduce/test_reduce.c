@@ -349,7 +349,8 @@ test_reduce_check__says_what_does_not_fit(void **state)
         {TUTTI_REDUCE_PREMUL_SUM, TUTTI_DTYPE_INT32, "BAD_REDUCE_OP", "premul_sum on INT32"},
         {TUTTI_REDUCE_NONE, TUTTI_DTYPE_INT32, "BAD_REDUCE_OP", "reduce op 0"},
         {(tutti_reduce)77, TUTTI_DTYPE_INT32, "BAD_REDUCE_OP", "reduce op 77"},
-        {TUTTI_REDUCE_SUM, TUTTI_DTYPE_FP8_E4M3, "DTYPE_UNSUPPORTED", "no arithmetic on FP8_E4M3"},
+        {TUTTI_REDUCE_SUM, TUTTI_DTYPE_FP8_E4M3, "DTYPE_UNSUPPORTED",
+         "no arithmetic on FP8_E4M3: convert the tensor first"},
         {TUTTI_REDUCE_SUM, TUTTI_DTYPE_NONE, "DTYPE_UNSUPPORTED", "no arithmetic on"},
     };
     tutti_error err;
