@@ -77,8 +77,7 @@ static const tutti_option store_table[] = {
     {"store-sync", TUTTI_OPTION_WORD, offsetof(store_options, sync), "none", 0, 0, NULL,
      "what may be lost when the machine dies: \"none\" = the last seconds or the whole store, "
      "\"order\" = the last changes that shared a transaction (it waits once for the disk), "
-     "\"full\" = "
-     "nothing (it waits twice)"},
+     "\"full\" = nothing that was answered (it waits once)"},
 };
 
 /* All that the process is made of, in the order in which it is made. */
@@ -352,6 +351,13 @@ open_store(program *self, tutti_error *err)
                   "the store %s was left open by a machine that has gone since, with --store-sync "
                   "none: its last changes may be missing",
                   lmdb.path);
+    }
+    if (code == TUTTI_OK && tutti_store_lmdb_went_back(self->store)) {
+        TUTTI_LOG(
+            "coordinator", WARN,
+            "the last change of the store %s was not whole: it was left out, as a change that "
+            "nobody had been answered",
+            lmdb.path);
     }
     self->coordinating.durable = true;
     return code;

@@ -561,6 +561,20 @@ check_metas(checker *self, bool was_cut)
     return TUTTI_OK;
 }
 
+/* How the file is at this moment, as far as its heads say. */
+static tutti_code
+read_heads(checker *self, bool was_cut)
+{
+    struct stat stat;
+
+    if (fstat(self->file, &stat) != 0) {
+        return TUTTI_FAIL_ERRNO(self->err, errno, "could not look at %s/data.mdb", self->path);
+    }
+    TUTTI_TRY(check_metas(self, was_cut));
+    self->file_pages = (uint64_t)stat.st_size / self->page_bytes;
+    return TUTTI_OK;
+}
+
 /* Pages behind the end of the file are free ones, or the file was cut. */
 static tutti_code
 check_end(checker *self)
@@ -661,12 +675,56 @@ tutti_code
 store_lmdb_check(int file, const char *path, bool was_cut, tutti_error *err)
 {
     checker self = {.file = file, .path = path, .page_bytes = PAGE_BYTES_MIN, .err = err};
-    struct stat stat;
 
-    if (fstat(file, &stat) != 0) {
-        return TUTTI_FAIL_ERRNO(err, errno, "could not look at %s/data.mdb", path);
-    }
-    TUTTI_TRY(check_metas(&self, was_cut));
-    self.file_pages = (uint64_t)stat.st_size / self.page_bytes;
+    TUTTI_TRY(read_heads(&self, was_cut));
     return check_pages(&self);
+}
+
+/* ------------------------------------------------------------------------------ going back */
+
+tutti_code
+store_lmdb_put_head(int file, const char *path, const lmdb_head *head, tutti_error *err)
+{
+    if (pwrite(file, head->bytes, sizeof(head->bytes), (off_t)head->at) !=
+            (ssize_t)sizeof(head->bytes) ||
+        fdatasync(file) != 0) {
+        return TUTTI_FAIL_ERRNO(err, errno, "could not write to %s/data.mdb", path);
+    }
+    return TUTTI_OK;
+}
+
+/* The trees of the change before, as if they were the last ones. */
+static tutti_code
+check_pages_before(const checker *self)
+{
+    checker other = *self;
+
+    other.meta = self->before;
+    return check_pages(&other);
+}
+
+/*
+ * Both heads then say the same, in the order that LMDB expects: the one that is taken away gets the
+ * number of the change before the one before. So the next change is written where the lost one was.
+ */
+tutti_code
+store_lmdb_go_back(int file, const char *path, lmdb_head *ret_taken, tutti_error *err)
+{
+    checker self = {.file = file, .path = path, .page_bytes = PAGE_BYTES_MIN, .err = err};
+    lmdb_head head;
+    meta_head before;
+
+    _Static_assert(sizeof(head.bytes) == sizeof(meta_head), "one head");
+    TUTTI_TRY(read_heads(&self, false));
+    if (self.before.txn == 0 || self.meta.txn != self.before.txn + 1) {
+        return refuse_page(&self, "there is no change before the last one");
+    }
+    TUTTI_TRY(check_pages_before(&self));
+    head.at = (self.meta.txn % 2) * self.page_bytes + sizeof(page_head);
+    memcpy(head.bytes, &self.meta, sizeof(self.meta));
+    *ret_taken = head;
+    before = self.before;
+    before.txn--;
+    memcpy(head.bytes, &before, sizeof(before));
+    return store_lmdb_put_head(file, path, &head, err);
 }

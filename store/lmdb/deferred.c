@@ -46,6 +46,23 @@ fill_txn(store_lmdb *self, MDB_txn *txn, const tutti_store_batch *batch, tutti_e
     return own == MDB_SUCCESS ? TUTTI_OK : store_lmdb_fail(self, err, own, "write to");
 }
 
+/*
+ * With `waits_once` LMDB has written the changed pages and the head that makes them count, and has
+ * waited for neither: one wait is for both (docs/decisions/0044). If that fails nobody knows what the
+ * disk has, and no later wait would tell: the mark in the lock file stays.
+ */
+static int
+commit_once(store_lmdb *self, MDB_txn *txn)
+{
+    int code = mdb_txn_commit(txn);
+
+    if (code == MDB_SUCCESS && self->waits_once) {
+        code = mdb_env_sync(self->env, 1);
+        self->is_broken = code != MDB_SUCCESS;
+    }
+    return code;
+}
+
 static tutti_code
 write_txn(store_lmdb *self, const tutti_store_batch *batch, tutti_error *err)
 {
@@ -61,7 +78,7 @@ write_txn(store_lmdb *self, const tutti_store_batch *batch, tutti_error *err)
         mdb_txn_abort(txn);
         return code;
     }
-    done = mdb_txn_commit(txn);
+    done = commit_once(self, txn);
     if (done != MDB_SUCCESS) {
         return store_lmdb_fail(self, err, done, "write to");
     }

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,111 +30,6 @@ make_folder(const char *path, tutti_error *err)
         return TUTTI_FAIL_ERRNO(err, errno, "could not make the store's folder %s", path);
     }
     return TUTTI_OK;
-}
-
-/*
- * Two coordinators on one folder would give the same numbers to different things. The lock is
- * flock's: the system drops it when the process dies, however it dies, so no stale lock has to be
- * removed by hand.
- */
-static tutti_code
-take_lock(store_lmdb *self, const char *path, tutti_error *err)
-{
-    char file[PATH_BYTES];
-
-    if ((size_t)snprintf(file, sizeof(file), "%s/tutti.lock", path) >= sizeof(file)) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "the store's path has %zu bytes, at most %d",
-                          strlen(path), PATH_BYTES - 16);
-    }
-    self->lock = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (self->lock < 0) {
-        return TUTTI_FAIL_ERRNO(err, errno, "could not open %s", file);
-    }
-    if (flock(self->lock, LOCK_EX | LOCK_NB) != 0) {
-        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "STORE_BUSY",
-                              "another process has the store %s open: stop it, or give this one a "
-                              "folder of its own",
-                              path);
-    }
-    return TUTTI_OK;
-}
-
-/* ------------------------------------------------------------------------------ who had it last */
-
-#define BOOT_BYTES 64
-
-/*
- * The lock file has two lines: in which life of which machine the folder was open unsafely (empty =
- * it was not), and that there is a store, so that a data.mdb which is empty or gone is not taken
- * for a new one. An older one has the first line at most.
- */
-#define HOLDS "holds a store\n"
-#define MARK_BYTES (BOOT_BYTES + sizeof(HOLDS) + 2)
-
-/*
- * Failures are passed over, as the store itself is whole. What is lost is the warning after a
- * crash of the machine, and that an empty data.mdb is refused.
- */
-static void
-write_mark(const store_lmdb *self, const char *boot)
-{
-    char mark[MARK_BYTES];
-    const int size = snprintf(mark, sizeof(mark), "%s\n%s", boot, self->holds_store ? HOLDS : "");
-
-    (void)!pwrite(self->lock, mark, (size_t)size, 0);
-    (void)!ftruncate(self->lock, size);
-}
-
-/*
- * The system chooses a new id at each start of the machine. Where there is no such file the id is
- * empty, and the folder counts as safely left.
- */
-static void
-read_boot(char boot[BOOT_BYTES])
-{
-    const int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-
-    memset(boot, 0, BOOT_BYTES);
-    if (file >= 0) {
-        (void)!read(file, boot, BOOT_BYTES - 1);
-        (void)close(file);
-    }
-    boot[strcspn(boot, "\n")] = '\0';
-}
-
-/*
- * A first line from another life of the machine means that changes which were answered may not
- * have reached the disk.
- */
-static void
-read_mark(store_lmdb *self)
-{
-    char before[MARK_BYTES] = "";
-    char now[BOOT_BYTES];
-    char *second;
-
-    read_boot(now);
-    (void)!pread(self->lock, before, sizeof(before) - 1, 0);
-    second = strchr(before, '\n');
-    if (second != NULL) {
-        *second++ = '\0';
-        self->holds_store = strcmp(second, HOLDS) == 0;
-    }
-    self->was_cut = before[0] != '\0' && strcmp(before, now) != 0;
-}
-
-/*
- * Called when the store could be read. From now on an empty data.mdb is a loss and not a new
- * store.
- */
-static void
-take_mark(store_lmdb *self, const tutti_store_lmdb_options *options)
-{
-    char now[BOOT_BYTES];
-
-    read_boot(now);
-    self->holds_store = true;
-    write_mark(self, options->sync == TUTTI_STORE_LMDB_NONE ? now : "");
 }
 
 /* That the folder has new files is to be on the disk as well. */
@@ -489,21 +383,85 @@ open_checked(store_lmdb *self, const tutti_store_lmdb_options *options, tutti_er
     return code == TUTTI_OK ? store_lmdb_check_length(self, err) : code;
 }
 
+/* ------------------------------------------------------------------------------ going back */
+
+/* As if nothing had been read. */
+static void
+forget_rows(store_lmdb *self)
+{
+    tutti_map_node *node;
+
+    while ((node = tutti_map_first(&self->names)) != NULL) {
+        tutti_store_memory_forget(self->memory, node->key);
+        store_lmdb_name_free(self, tutti_container_of(node, lmdb_name, node));
+    }
+    tutti_store_memory_turn(self->memory, 0);
+    self->row_count = 0;
+    self->digest_sum = 0;
+    self->last_number = 0;
+    mdb_env_close(self->env);
+    self->env = NULL;
+}
+
+static tutti_code
+open_before(store_lmdb *self, int file, const tutti_store_lmdb_options *options, tutti_error *err)
+{
+    lmdb_head taken;
+    tutti_code code = store_lmdb_go_back(file, self->path, &taken, err);
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    forget_rows(self);
+    code = open_checked(self, options, err);
+    if (code != TUTTI_OK) {
+        (void)store_lmdb_put_head(file, self->path, &taken, NULL);
+    }
+    self->went_back = code == TUTTI_OK;
+    return code;
+}
+
+/*
+ * A process that waits once for each change may leave the last one on the disk in part, if the
+ * machine goes down: its head, and not all of its pages. Nobody has been answered then, and the
+ * change before it is whole, since LMDB writes no page that the change before uses. The digest tells:
+ * a change of which anything is missing does not agree with it. What is said if neither is whole is
+ * what was wrong with the last one.
+ */
+static tutti_code
+open_whole(store_lmdb *self, const tutti_store_lmdb_options *options, tutti_error *err)
+{
+    tutti_error why = {0};
+    const tutti_code code = open_checked(self, options, &why);
+    char path[PATH_BYTES];
+    int file = -1;
+
+    if (code == TUTTI_DATA_LOSS && self->left_open) {
+        (void)snprintf(path, sizeof(path), "%s/data.mdb", self->path);
+        file = open(path, O_RDWR | O_CLOEXEC);
+    }
+    if (file >= 0) {
+        (void)open_before(self, file, options, NULL);
+        (void)close(file);
+    }
+    return code == TUTTI_OK || self->went_back ? TUTTI_OK : tutti_error_pass(err, &why);
+}
+
 tutti_code
 store_lmdb_open_file(store_lmdb *self, const tutti_store_lmdb_options *options, tutti_error *err)
 {
     tutti_code code = make_folder(options->path, err);
 
     if (code == TUTTI_OK) {
-        code = take_lock(self, options->path, err);
+        code = store_lmdb_lock(self, options->path, err);
     }
     if (code != TUTTI_OK) {
         return code;
     }
-    read_mark(self);
-    code = open_checked(self, options, err);
+    store_lmdb_read_mark(self);
+    code = open_whole(self, options, err);
     if (code == TUTTI_OK) {
-        take_mark(self, options);
+        code = store_lmdb_take_mark(self, options, err);
     }
     self->is_open = code == TUTTI_OK;
     return code;
@@ -519,7 +477,7 @@ store_lmdb_close_file(store_lmdb *self)
 {
     if (self->env != NULL) {
         if (self->is_open && !self->is_broken && mdb_env_sync(self->env, 1) == MDB_SUCCESS) {
-            write_mark(self, "");
+            store_lmdb_clear_mark(self);
         }
         mdb_env_close(self->env);
     }

@@ -93,6 +93,12 @@ tutti_store_lmdb_was_cut(tutti_store *store)
     return store_lmdb_from(store)->was_cut;
 }
 
+bool
+tutti_store_lmdb_went_back(tutti_store *store)
+{
+    return store_lmdb_from(store)->went_back;
+}
+
 static uint64_t
 store_lmdb_durable(tutti_store *store)
 {

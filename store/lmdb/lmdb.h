@@ -16,7 +16,7 @@ typedef enum tutti_store_lmdb_sync {
     TUTTI_STORE_LMDB_NONE,  /* nothing: a dead machine may leave a store that cannot be read */
     TUTTI_STORE_LMDB_ORDER, /* the disk has the change, but not that it counts: a dead machine may
                                cost the last change; what is left is whole */
-    TUTTI_STORE_LMDB_FULL,  /* the disk has it */
+    TUTTI_STORE_LMDB_FULL,  /* the disk has it; with `deferred` that is one wait, else two */
 } tutti_store_lmdb_sync;
 
 typedef struct tutti_store_lmdb_options {
@@ -55,5 +55,9 @@ tutti_code tutti_store_lmdb_open(const tutti_store_lmdb_options *options, tutti_
 /* Was the folder left without being closed, with TUTTI_STORE_LMDB_NONE, by a machine that has been
  * started anew since, or by another one? Then its last changes may be missing. */
 bool tutti_store_lmdb_was_cut(tutti_store *store);
+
+/* Was the last change of a process that died, with TUTTI_STORE_LMDB_FULL and `deferred`, only in part in the
+ * folder, so that the store was opened as it was before that change? It had not become durable. */
+bool tutti_store_lmdb_went_back(tutti_store *store);
 
 #endif

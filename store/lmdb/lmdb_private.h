@@ -34,6 +34,9 @@ typedef struct store_lmdb {
     uint64_t file_bytes; /* that data.mdb had at least, once */
     int lock;            /* descriptor of the folder's lock file; -1 = none */
     bool was_cut;
+    bool left_open; /* by a process that waited once for each change (mark.c) */
+    bool went_back; /* to the change before the last one */
+    bool waits_once;
     bool is_open;
     bool holds_store; /* the lock file says so */
     bool is_broken;   /* LMDB has found the file spoilt; it is not called any more */
@@ -85,6 +88,16 @@ tutti_code store_lmdb_open_file(store_lmdb *self, const tutti_store_lmdb_options
                                 tutti_error *err);
 void store_lmdb_close_file(store_lmdb *self);
 
+/* mark.c: the lock of the folder, and what its file says of who had the folder open last. */
+tutti_code store_lmdb_lock(store_lmdb *self, const char *path, tutti_error *err);
+void store_lmdb_read_mark(store_lmdb *self);
+void store_lmdb_clear_mark(store_lmdb *self); /* the disk has everything */
+
+/* The store could be read. From now on an empty data.mdb is a loss and not a new store; and what is
+ * left open is to be looked at as `sync` says. */
+tutti_code store_lmdb_take_mark(store_lmdb *self, const tutti_store_lmdb_options *options,
+                                tutti_error *err);
+
 /* Is data.mdb as long as it was? Asked before each change: LMDB would end the process. */
 tutti_code store_lmdb_check_length(store_lmdb *self, tutti_error *err);
 
@@ -93,6 +106,19 @@ tutti_code store_lmdb_check_length(store_lmdb *self, tutti_error *err);
  *
  * TUTTI_DATA_LOSS  STORE_FORMAT */
 tutti_code store_lmdb_check(int file, const char *path, bool was_cut, tutti_error *err);
+
+/* The head of data.mdb that was written last, and where it lies. */
+typedef struct lmdb_head {
+    uint64_t at;
+    unsigned char bytes[136];
+} lmdb_head;
+
+/* check.c: take away the head of the last change, so that the change before it is the last one; and
+ * put it back. [in] file  may be written
+ *
+ * TUTTI_DATA_LOSS  STORE_FORMAT: there is no change before it that is whole */
+tutti_code store_lmdb_go_back(int file, const char *path, lmdb_head *ret_taken, tutti_error *err);
+tutti_code store_lmdb_put_head(int file, const char *path, const lmdb_head *head, tutti_error *err);
 
 /* apply.c */
 tutti_code store_lmdb_apply(tutti_store *store, const tutti_store_change *changes, size_t count,

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "store/memory/memory.h"
@@ -40,4 +41,50 @@ store_in_memory(void)
 
     assert_ok(tutti_store_memory_open(NULL, &store, &err));
     return store;
+}
+
+bool
+store_equals(tutti_store *left, tutti_store *right)
+{
+    const tutti_bytes all = {NULL, 0};
+    tutti_store_entry one = {0};
+    tutti_store_entry other = {0};
+
+    while (tutti_store_next(left, all, one.key, &one, NULL) == TUTTI_OK) {
+        if (tutti_store_next(right, all, other.key, &other, NULL) != TUTTI_OK ||
+            !tutti_bytes_equal(one.key, other.key) || one.version != other.version ||
+            !tutti_bytes_equal(one.value, other.value)) {
+            return false;
+        }
+    }
+    return tutti_store_next(right, all, other.key, &other, NULL) == TUTTI_NOT_FOUND &&
+           tutti_store_version(left) == tutti_store_version(right);
+}
+
+size_t
+store_file_read(unsigned char *to, size_t room)
+{
+    char path[128];
+    FILE *file;
+    size_t size;
+
+    (void)snprintf(path, sizeof(path), "%s/data.mdb", store_folder);
+    file = fopen(path, "rb");
+    assert_non_null(file);
+    size = fread(to, 1, room, file);
+    assert_int_equal(fclose(file), 0);
+    return size;
+}
+
+void
+store_file_write(const unsigned char *from, size_t size)
+{
+    char path[128];
+    FILE *file;
+
+    (void)snprintf(path, sizeof(path), "%s/data.mdb", store_folder);
+    file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(from, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
 }

@@ -14,4 +14,11 @@ int store_folder_end(void **state);
 /* A store without limits, in memory: tutti_store_close it. */
 tutti_store *store_in_memory(void);
 
+/* Have both the same keys, values and versions? */
+bool store_equals(tutti_store *left, tutti_store *right);
+
+/* The folder's data.mdb, all of it. Returns its size, at most `room`. */
+size_t store_file_read(unsigned char *to, size_t room);
+void store_file_write(const unsigned char *from, size_t size);
+
 #endif

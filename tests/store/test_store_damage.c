@@ -77,53 +77,7 @@ change(tutti_store *store, tutti_store *mirror, unsigned *seed, tutti_error *err
     return code;
 }
 
-static bool
-are_equal(tutti_store *left, tutti_store *right)
-{
-    const tutti_bytes all = {NULL, 0};
-    tutti_store_entry one = {0};
-    tutti_store_entry other = {0};
-
-    while (tutti_store_next(left, all, one.key, &one, NULL) == TUTTI_OK) {
-        if (tutti_store_next(right, all, other.key, &other, NULL) != TUTTI_OK ||
-            !tutti_bytes_equal(one.key, other.key) || one.version != other.version ||
-            !tutti_bytes_equal(one.value, other.value)) {
-            return false;
-        }
-    }
-    return tutti_store_next(right, all, other.key, &other, NULL) == TUTTI_NOT_FOUND &&
-           tutti_store_version(left) == tutti_store_version(right);
-}
-
 /* ------------------------------------------------------------------------------ the file */
-
-static size_t
-read_file(unsigned char *to)
-{
-    char path[128];
-    FILE *file;
-    size_t size;
-
-    (void)snprintf(path, sizeof(path), "%s/data.mdb", store_folder);
-    file = fopen(path, "rb");
-    assert_non_null(file);
-    size = fread(to, 1, FILE_ROOM, file);
-    assert_int_equal(fclose(file), 0);
-    return size;
-}
-
-static void
-write_file(const unsigned char *from, size_t size)
-{
-    char path[128];
-    FILE *file;
-
-    (void)snprintf(path, sizeof(path), "%s/data.mdb", store_folder);
-    file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(from, 1, size, file), size);
-    assert_int_equal(fclose(file), 0);
-}
 
 /* Returns the size it has then. */
 static size_t
@@ -177,7 +131,7 @@ test_store_damage__a_store_that_nobody_touched_is_never_refused(void **state)
     (void)state;
     for (i = 0; i < 150; i++) {
         assert_ok(open_folder(&store, &err));
-        assert_true(are_equal(store, mirror));
+        assert_true(store_equals(store, mirror));
         for (n = draw(&seed, 20); n > 0; n--) {
             assert_ok(change(store, mirror, &seed, &err));
         }
@@ -254,7 +208,7 @@ try_it(tutti_store *mirror, unsigned *seed)
                    ? WAS_REFUSED
                    : WAS_WRONG;
     }
-    if (!are_equal(store, mirror)) {
+    if (!store_equals(store, mirror)) {
         return WAS_WRONG;
     }
     for (n = 0; n < 60; n++) {
@@ -263,7 +217,7 @@ try_it(tutti_store *mirror, unsigned *seed)
         }
     }
     tutti_store_close(store);
-    if (open_folder(&store, &err) != TUTTI_OK || !are_equal(store, mirror)) {
+    if (open_folder(&store, &err) != TUTTI_OK || !store_equals(store, mirror)) {
         return WAS_WRONG;
     }
     tutti_store_close(store);
@@ -288,13 +242,13 @@ damage_copies(unsigned seed, unsigned count, unsigned ret_counts[2])
         assert_ok(change(store, mirror, &seed, &err));
     }
     tutti_store_close(store);
-    size = read_file(good);
+    size = store_file_read(good, FILE_ROOM);
     for (i = 0; i < count; i++) {
         int status = 0;
         pid_t child;
 
         memcpy(bad, good, size);
-        write_file(bad, damage(bad, size, &seed));
+        store_file_write(bad, damage(bad, size, &seed));
         child = fork();
         if (child == 0) {
             _exit(try_it(mirror, &seed));
@@ -346,7 +300,7 @@ test_store_damage__a_file_that_is_empty_or_gone_is_no_new_store(void **state)
     (void)state;
     assert_ok(open_folder(&store, &err));
     tutti_store_close(store);
-    write_file(&unused, 0);
+    store_file_write(&unused, 0);
     assert_fails(open_folder(&store, &err), TUTTI_DATA_LOSS);
     assert_string_equal(err.reason, "STORE_FORMAT");
     assert_text_has(err.text, "it is empty");
@@ -380,7 +334,7 @@ test_store_damage__a_file_that_is_cut_while_it_is_open_is_written_no_more(void *
     assert_int_equal(truncate(path, now.st_size - PAGE), 0);
     assert_fails(change(store, mirror, &seed, &err), TUTTI_DATA_LOSS);
     assert_string_equal(err.reason, "STORE_FORMAT");
-    assert_true(are_equal(store, mirror));
+    assert_true(store_equals(store, mirror));
     assert_int_equal(tutti_store_next(store, (tutti_bytes){0}, (tutti_bytes){0}, &entry, &err),
                      TUTTI_OK);
     tutti_store_close(store);
@@ -411,7 +365,7 @@ test_store_damage__a_file_that_is_cut_by_what_the_last_change_added_is_written_n
     assert_int_equal(truncate(path, before.st_size), 0);
     assert_fails(change(store, mirror, &seed, &err), TUTTI_DATA_LOSS);
     assert_string_equal(err.reason, "STORE_FORMAT");
-    assert_true(are_equal(store, mirror));
+    assert_true(store_equals(store, mirror));
     tutti_store_close(store);
     tutti_store_close(mirror);
 }
@@ -445,7 +399,7 @@ test_store_damage__heads_that_are_spoilt_while_it_is_open_are_written_no_more(vo
     for (i = 0; i < 3; i++) {
         assert_fails(change(store, mirror, &seed, &err), TUTTI_DATA_LOSS);
         assert_string_equal(err.reason, "STORE_FORMAT");
-        assert_true(are_equal(store, mirror));
+        assert_true(store_equals(store, mirror));
     }
     tutti_store_close(store);
     assert_fails(open_folder(&store, &err), TUTTI_DATA_LOSS);
@@ -483,7 +437,7 @@ test_store_damage__pages_that_are_spoilt_while_it_is_open_are_written_no_more(vo
     for (i = 0; i < 3; i++) {
         assert_fails(change(store, mirror, &seed, &err), TUTTI_DATA_LOSS);
         assert_string_equal(err.reason, "STORE_FORMAT");
-        assert_true(are_equal(store, mirror));
+        assert_true(store_equals(store, mirror));
     }
     tutti_store_close(store);
     assert_fails(open_folder(&store, &err), TUTTI_DATA_LOSS);
@@ -594,11 +548,11 @@ fill_disk(void)
     }
     if (told[0] != 0 || told[1] != 1 ||
         (change(store, mirror, &seed, &err) == TUTTI_OK) != (told[0] == 1) || told[1] != 1 ||
-        !are_equal(store, mirror)) {
+        !store_equals(store, mirror)) {
         return 3;
     }
     tutti_store_close(store);
-    if (tutti_store_lmdb_open(&options, &store, &err) != TUTTI_OK || !are_equal(store, mirror)) {
+    if (tutti_store_lmdb_open(&options, &store, &err) != TUTTI_OK || !store_equals(store, mirror)) {
         (void)fprintf(stderr, "%s %s\n", err.reason, err.text);
         return 4;
     }
