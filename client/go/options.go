@@ -23,6 +23,7 @@ type Option func(*settings)
 type settings struct {
 	ca, cert, key, name string
 	tokenFile           string
+	withoutLane         bool
 }
 
 // WithTLS trusts the authorities in a PEM file. cert and key are the client's own, "" = none; name is what the

@@ -46,6 +46,7 @@ type Agent struct {
 	address     string
 	options     []Option
 	line        *grpc.ClientConn
+	lanes       *lanes // nil = all calls go by gRPC
 	coordinator *grpc.ClientConn
 	leader      *leader // nil = there is one coordinator, of this host
 }
@@ -53,9 +54,17 @@ type Agent struct {
 // Connect connects to an agent, "host:port" or "unix:/path", and waits until it has joined its job: as long
 // as ctx lasts.
 func Connect(ctx context.Context, address string, options ...Option) (*Agent, error) {
-	line, err := dial(address, options)
+	lanes := newLanes(options)
+	var more []grpc.DialOption
+	if lanes != nil {
+		more = append(more, grpc.WithUnaryInterceptor(lanes.call))
+	}
+	line, err := dial(address, options, more...)
 	if err != nil {
 		return nil, err
+	}
+	if lanes != nil {
+		lanes.line = line
 	}
 	agent := &Agent{
 		Tensors:     tuttiv1.NewTensorsServiceClient(line),
@@ -68,6 +77,7 @@ func Connect(ctx context.Context, address string, options ...Option) (*Agent, er
 		address:     address,
 		options:     options,
 		line:        line,
+		lanes:       lanes,
 	}
 	if err = agent.join(ctx); err != nil {
 		agent.Close()
@@ -187,5 +197,6 @@ func (agent *Agent) Close() {
 	if agent.coordinator != nil {
 		agent.coordinator.Close()
 	}
+	agent.lanes.close()
 	agent.line.Close()
 }

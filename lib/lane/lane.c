@@ -32,6 +32,8 @@
 #define ALIGN 8u
 #define LINE 64
 #define BUSY_NS_MAX (10 * TUTTI_NS_PER_MS)
+#define SLEEPS_IN_FUTEX 1u
+#define SLEEPS_AT_BELL 2u /* of a client: its eventfd wakes it */
 
 /* In front of each message, ALIGNed. */
 typedef struct head {
@@ -44,7 +46,7 @@ typedef struct head {
 typedef struct direction {
     _Alignas(LINE) _Atomic uint32_t tail;
     _Alignas(LINE) _Atomic uint32_t head;
-    _Alignas(LINE) _Atomic uint32_t sleeps; /* its reader: 1 = it has to be woken */
+    _Alignas(LINE) _Atomic uint32_t sleeps; /* its reader: other than 0 = it has to be woken */
     _Atomic uint32_t crowded;               /* its writer: 1 = wake it when there is room */
 } direction;
 
@@ -57,6 +59,19 @@ struct tutti_lane_memory {
     _Alignas(LINE) unsigned char down_bytes[RING_BYTES];
     unsigned char up_bytes[RING_BYTES];
 };
+
+/* docs/lanes.md says this to clients in other languages: another layout is another version. */
+static_assert(offsetof(struct tutti_lane_memory, busy_ns) == 8 &&
+                  offsetof(struct tutti_lane_memory, closed) == 16 &&
+                  offsetof(struct tutti_lane_memory, down) == 64 &&
+                  offsetof(struct tutti_lane_memory, up) == 256 &&
+                  offsetof(struct tutti_lane_memory, down_bytes) == 448 &&
+                  offsetof(struct tutti_lane_memory, up_bytes) == 65984 &&
+                  sizeof(struct tutti_lane_memory) == 131520,
+              "the layout of tttlane1");
+static_assert(offsetof(direction, head) == 64 && offsetof(direction, sleeps) == 128 &&
+                  offsetof(direction, crowded) == 132,
+              "the layout of tttlane1");
 
 uint64_t
 tutti_lane_bytes(void)
@@ -81,6 +96,7 @@ set_lane(tutti_lane *lane, struct tutti_lane_memory *memory, bool server, int be
     *lane = (tutti_lane){.memory = memory,
                          .server = server,
                          .bell = bell,
+                         .client_bell = -1,
                          .out = server ? up : down,
                          .in = server ? down : up};
 }
@@ -104,6 +120,18 @@ tutti_lane_create(tutti_lane *lane, uint64_t busy_ns, int *ret_fd, tutti_error *
     memory->magic = MAGIC;
     memory->busy_ns = busy_ns;
     set_lane(lane, memory, true, bell);
+    return TUTTI_OK;
+}
+
+tutti_code
+tutti_lane_add_client_bell(tutti_lane *lane, tutti_error *err)
+{
+    lane->client_bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (lane->client_bell < 0) {
+        const int number = errno;
+
+        return TUTTI_FAIL_ERRNO(err, number, "could not make an eventfd for a lane");
+    }
     return TUTTI_OK;
 }
 
@@ -146,16 +174,20 @@ call_futex(_Atomic uint32_t *word, int operation, uint32_t value, const struct t
 
 /* Behind what was written: wake the reader of this direction, if it has said that it sleeps. */
 static void
-wake_reader(direction *way, bool reader_is_server, int bell)
+wake_reader(const tutti_lane *lane, direction *way)
 {
+    uint32_t how;
+
     atomic_thread_fence(memory_order_seq_cst);
-    if (atomic_load_explicit(&way->sleeps, memory_order_relaxed) == 0 ||
-        atomic_exchange(&way->sleeps, 0) == 0) {
+    if (atomic_load_explicit(&way->sleeps, memory_order_relaxed) == 0) {
         return;
     }
-    if (reader_is_server) {
-        tutti_local_ring(bell);
-    } else {
+    how = atomic_exchange(&way->sleeps, 0);
+    if (how != 0 && way == &lane->memory->down) {
+        tutti_local_ring(lane->bell);
+    } else if (how == SLEEPS_AT_BELL && lane->client_bell >= 0) {
+        tutti_local_ring(lane->client_bell);
+    } else if (how != 0) {
         call_futex(&way->sleeps, FUTEX_WAKE, 1, NULL);
     }
 }
@@ -164,7 +196,7 @@ void
 tutti_lane_shut(tutti_lane *lane)
 {
     atomic_store(&lane->memory->closed, 1);
-    wake_reader(out_of(lane), !lane->server, lane->bell);
+    wake_reader(lane, out_of(lane));
 }
 
 void
@@ -175,10 +207,13 @@ tutti_lane_close(tutti_lane *lane)
     }
     tutti_lane_shut(lane);
     (void)close(lane->bell);
+    if (lane->client_bell >= 0) {
+        (void)close(lane->client_bell);
+    }
     if (lane->server) {
         (void)munmap(lane->memory, sizeof(*lane->memory));
     }
-    *lane = (tutti_lane){.bell = -1};
+    *lane = (tutti_lane){.bell = -1, .client_bell = -1};
 }
 
 bool
@@ -263,7 +298,7 @@ tutti_lane_put(tutti_lane *lane, const tutti_bytes *parts, size_t count, uint32_
     }
     ring->own += room_for(bytes);
     atomic_store_explicit(ring->tail, ring->own, memory_order_release);
-    wake_reader(out_of(lane), !lane->server, lane->bell);
+    wake_reader(lane, out_of(lane));
     return true;
 }
 
@@ -311,7 +346,7 @@ tutti_lane_take(tutti_lane *lane, void *dest)
     atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load_explicit(&in_of(lane)->crowded, memory_order_relaxed) != 0 &&
         atomic_exchange(&in_of(lane)->crowded, 0) != 0) {
-        wake_reader(out_of(lane), !lane->server, lane->bell);
+        wake_reader(lane, out_of(lane));
     }
 }
 
@@ -320,7 +355,7 @@ tutti_lane_take(tutti_lane *lane, void *dest)
 bool
 tutti_lane_may_sleep(tutti_lane *lane)
 {
-    atomic_store_explicit(&in_of(lane)->sleeps, 1, memory_order_relaxed);
+    atomic_store_explicit(&in_of(lane)->sleeps, SLEEPS_IN_FUTEX, memory_order_relaxed);
     atomic_thread_fence(memory_order_seq_cst);
     return !tutti_lane_has_some(lane) && !tutti_lane_is_closed(lane);
 }
@@ -358,11 +393,11 @@ tutti_lane_sleep(tutti_lane *lane, uint64_t until_ns)
                                   .tv_nsec = (long)(wait_ns % TUTTI_NS_PER_S)};
 
     assert(!lane->server);
-    call_futex(&in_of(lane)->sleeps, FUTEX_WAIT, 1, &time);
+    call_futex(&in_of(lane)->sleeps, FUTEX_WAIT, SLEEPS_IN_FUTEX, &time);
 }
 
 void
 tutti_lane_wake_self(tutti_lane *lane)
 {
-    wake_reader(in_of(lane), lane->server, lane->bell);
+    wake_reader(lane, in_of(lane));
 }

@@ -5,9 +5,10 @@
  * is bytes with a kind; it is copied into the ring by its writer and out of it by its reader.
  * The reader that sleeps says so first, so that a system call is made only for a reader that
  * sleeps: the server's side is woken by a descriptor (an eventfd, which it can poll together with
- * others), the client's side by a futex in the memory. The rings are as those of io_uring:
- * positions only grow, the writer owns one and the reader the other, and an entry is copied
- * before it is looked at.
+ * others), the client's side by a futex in the memory, or by an eventfd of its own if it has asked for
+ * one. The rings are as those of io_uring: positions only grow, the writer owns one and the reader the
+ * other, and an entry is copied before it is looked at. docs/lanes.md has the layout, for clients in other
+ * languages.
  *
  * Neither side trusts the other. Positions that make no sense, and messages that do not fit, are
  * reported as TUTTI_LANE_BROKEN; nothing outside of the memory is touched, and a writer that goes
@@ -43,7 +44,8 @@ typedef struct tutti_lane_ring {
 typedef struct tutti_lane {
     struct tutti_lane_memory *memory; /* NULL = the lane is closed */
     bool server;
-    int bell; /* [owned] wakes the server's side */
+    int bell;        /* [owned] wakes the server's side */
+    int client_bell; /* [owned] the server's; wakes a client that polls; -1 = there is none */
     tutti_lane_ring out;
     tutti_lane_ring in;
 } tutti_lane;
@@ -60,6 +62,14 @@ typedef struct tutti_lane {
  * TUTTI_RESOURCE_EXHAUSTED, ...  from the system: no memory, no descriptors
  */
 tutti_code tutti_lane_create(tutti_lane *lane, uint64_t busy_ns, int *ret_fd, tutti_error *err);
+
+/*
+ * The server's side, before the client has the lane: an eventfd that wakes a client that asks for it by its
+ * flag (docs/lanes.md), instead of the futex. It is in lane->client_bell.
+ *
+ * TUTTI_RESOURCE_EXHAUSTED  from the system: no descriptors
+ */
+tutti_code tutti_lane_add_client_bell(tutti_lane *lane, tutti_error *err);
 
 /* How many bytes the memory has. */
 uint64_t tutti_lane_bytes(void);

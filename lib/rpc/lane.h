@@ -67,6 +67,15 @@ uint64_t tutti_rpc_lanes_messages(tutti_rpc_lanes *lanes);
 tutti_code tutti_rpc_lane_new(tutti_rpc_lanes *lanes, const char *identity, int *ret_memory,
                               int *ret_bell, tutti_rpc_lane **ret_lane, tutti_error *err);
 
+/*
+ * Before its name: the client waits in its own event loop, and is woken by an eventfd instead of a futex.
+ *
+ * [out, borrowed] ret_bell  for the client, good as long as the lane
+ *
+ * TUTTI_RESOURCE_EXHAUSTED  from the system: no descriptors
+ */
+tutti_code tutti_rpc_lane_add_client_bell(tutti_rpc_lane *lane, int *ret_bell, tutti_error *err);
+
 /* The name by which the client's stream asks for it: random, known to the client alone. Once. */
 void tutti_rpc_lane_name(tutti_rpc_lane *lane, const unsigned char name[TUTTI_RPC_LANE_NAME_BYTES]);
 

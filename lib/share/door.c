@@ -100,7 +100,8 @@ static bool
 lease_offer(tutti_share *self, share_guest *guest, share_offer *offer)
 {
     share_answer answer = {.bytes = offer->bytes, .writable = offer->writable ? 1 : 0};
-    const int fds[] = {offer->fd, offer->second};
+    const int fds[] = {offer->fd, offer->second, offer->third};
+    const size_t count = offer->second < 0 ? 1 : offer->third < 0 ? 2 : 3;
     bool sent;
 
     offer->state = SHARE_LEASED;
@@ -108,7 +109,7 @@ lease_offer(tutti_share *self, share_guest *guest, share_offer *offer)
     guest->offer = offer;
     self->stranger_count--;
     memcpy(answer.magic, SHARE_ANSWER, SHARE_MAGIC_BYTES);
-    sent = tutti_local_send(guest->socket, &answer, sizeof(answer), fds, offer->second < 0 ? 1 : 2);
+    sent = tutti_local_send(guest->socket, &answer, sizeof(answer), fds, count);
     share_close_offered(offer);
     return sent;
 }

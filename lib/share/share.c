@@ -87,8 +87,19 @@ share_close_offered(share_offer *offer)
     if (offer->second >= 0) {
         (void)close(offer->second);
     }
+    if (offer->third >= 0) {
+        (void)close(offer->third);
+    }
     offer->fd = -1;
     offer->second = -1;
+    offer->third = -1;
+}
+
+/* A further descriptor of an item; 0 = there is none. */
+static int
+copy_further(int fd)
+{
+    return fd > 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
 }
 
 static tutti_code
@@ -102,15 +113,16 @@ new_offer(const tutti_share *self, const tutti_share_item *item, share_offer **r
     if (offer == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a share");
     }
-    *offer =
-        (share_offer){.fd = descriptor_of(item),
-                      .second = item->second > 0 ? fcntl(item->second, F_DUPFD_CLOEXEC, 0) : -1,
-                      .bytes = item->bytes,
-                      .writable = item->writable,
-                      .owner = item->owner,
-                      .due_ns = tutti_clock_add(tutti_clock_ns(), patience_ns)};
+    *offer = (share_offer){.fd = descriptor_of(item),
+                           .second = copy_further(item->second),
+                           .third = copy_further(item->third),
+                           .bytes = item->bytes,
+                           .writable = item->writable,
+                           .owner = item->owner,
+                           .due_ns = tutti_clock_add(tutti_clock_ns(), patience_ns)};
     tutti_list_init(&offer->link);
-    if (offer->fd < 0 || (item->second > 0 && offer->second < 0)) {
+    if (offer->fd < 0 || (item->second > 0 && offer->second < 0) ||
+        (item->third > 0 && offer->third < 0)) {
         const int number = errno;
 
         share_close_offered(offer);

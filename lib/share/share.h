@@ -48,6 +48,7 @@ const char *tutti_share_socket(const tutti_share *share);
 typedef struct tutti_share_item {
     int fd;         /* borrowed for the call; sealed, so that nobody can shrink it */
     int second;     /* a further descriptor, which is sent with it; borrowed; 0 = none */
+    int third;      /* and one more, behind a second one; borrowed; 0 = none */
     uint64_t bytes; /* from its beginning; at least 1 */
     bool writable;  /* else a descriptor that cannot be mapped for writing goes out */
     void *owner;    /* for on_over and tutti_share_revoke; never NULL */

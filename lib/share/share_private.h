@@ -53,6 +53,7 @@ typedef struct share_offer {
     unsigned char token[TUTTI_SHARE_TOKEN_BYTES];
     int fd;     /* ours, as it goes out; -1 once it has */
     int second; /* the same; -1 = none, too */
+    int third;  /* the same */
     uint64_t bytes;
     bool writable;
     void *owner;

@@ -181,6 +181,14 @@ tutti_rpc_lane_new(tutti_rpc_lanes *lanes, const char *identity, int *ret_memory
     return TUTTI_OK;
 }
 
+tutti_code
+tutti_rpc_lane_add_client_bell(tutti_rpc_lane *lane, int *ret_bell, tutti_error *err)
+{
+    TUTTI_TRY(tutti_lane_add_client_bell(&lane->rings, err));
+    *ret_bell = lane->rings.client_bell;
+    return TUTTI_OK;
+}
+
 void
 tutti_rpc_lane_name(tutti_rpc_lane *lane, const unsigned char name[TUTTI_RPC_LANE_NAME_BYTES])
 {

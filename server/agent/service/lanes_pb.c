@@ -32,7 +32,8 @@ agent_on_open_lane(tutti_rpc_call *call, void *self)
     tutti_code code = check_lane(agent, request, &err);
 
     if (code == TUTTI_OK) {
-        code = agent_lanes_offer(agent, tutti_rpc_call_identity(call), &shared, &err);
+        code =
+            agent_lanes_offer(agent, tutti_rpc_call_identity(call), request->bell, &shared, &err);
     }
     if (code != TUTTI_OK) {
         tutti_rpc_call_fail(call, &err);

@@ -54,26 +54,29 @@ agent_lanes_close(tutti_agent *agent)
     agent->lanes = NULL;
 }
 
+/* [in] item  with the lane's memory and bell */
 static tutti_code
-offer_lane(tutti_agent *agent, tutti_rpc_lane *lane, int memory, int bell, agent_shared *ret_shared,
-           tutti_error *err)
+offer_lane(tutti_agent *agent, tutti_rpc_lane *lane, tutti_share_item *item, bool polls,
+           agent_shared *ret_shared, tutti_error *err)
 {
-    const tutti_share_item item = {
-        .fd = memory, .second = bell, .bytes = tutti_lane_bytes(), .writable = true, .owner = lane};
-
-    TUTTI_TRY(tutti_share_offer(agent->lane_share, &item, ret_shared->token, err));
+    item->bytes = tutti_lane_bytes();
+    item->writable = true;
+    item->owner = lane;
+    if (polls) {
+        TUTTI_TRY(tutti_rpc_lane_add_client_bell(lane, &item->third, err));
+    }
+    TUTTI_TRY(tutti_share_offer(agent->lane_share, item, ret_shared->token, err));
     tutti_rpc_lane_name(lane, ret_shared->token);
     ret_shared->socket = tutti_share_socket(agent->lane_share);
     return TUTTI_OK;
 }
 
 tutti_code
-agent_lanes_offer(tutti_agent *agent, const char *identity, agent_shared *ret_shared,
+agent_lanes_offer(tutti_agent *agent, const char *identity, bool polls, agent_shared *ret_shared,
                   tutti_error *err)
 {
     tutti_rpc_lane *lane = NULL;
-    int memory = -1;
-    int bell = -1;
+    tutti_share_item item = {.fd = -1};
     tutti_code code;
 
     if (tutti_rpc_lanes_count(agent->lanes) >= agent->options->lanes_max) {
@@ -82,9 +85,9 @@ agent_lanes_offer(tutti_agent *agent, const char *identity, agent_shared *ret_sh
                               "calls go by gRPC meanwhile",
                               agent->options->lanes_max);
     }
-    TUTTI_TRY(tutti_rpc_lane_new(agent->lanes, identity, &memory, &bell, &lane, err));
-    code = offer_lane(agent, lane, memory, bell, ret_shared, err);
-    (void)close(memory);
+    TUTTI_TRY(tutti_rpc_lane_new(agent->lanes, identity, &item.fd, &item.second, &lane, err));
+    code = offer_lane(agent, lane, &item, polls, ret_shared, err);
+    (void)close(item.fd);
     if (code != TUTTI_OK) {
         tutti_rpc_lane_drop(lane);
     }

@@ -19,10 +19,11 @@ void agent_lanes_close(tutti_agent *agent); /* behind the server's end */
  * A lane that waits for its client. Any thread.
  *
  * [in] identity  of the caller
+ * [in] polls     the client waits in its own event loop: it gets an eventfd that wakes it
  *
  * TUTTI_RESOURCE_EXHAUSTED  LANE_LIMIT; no memory, no descriptors
  */
-tutti_code agent_lanes_offer(tutti_agent *agent, const char *identity, agent_shared *ret_shared,
-                             tutti_error *err);
+tutti_code agent_lanes_offer(tutti_agent *agent, const char *identity, bool polls,
+                             agent_shared *ret_shared, tutti_error *err);
 
 #endif

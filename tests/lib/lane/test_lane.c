@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -163,6 +164,38 @@ test_bell__rings_for_a_server_that_sleeps_and_for_no_other(void **state)
     assert_true(rings(&self->server));
 }
 
+#define UP_SLEEPS (256 + 128) /* docs/lanes.md */
+#define CLOSED 16
+
+/* A client that polls, as Go's does. */
+static void
+test_client_bell__rings_for_a_client_that_asks_for_it_and_for_no_other(void **state)
+{
+    sides *self = *state;
+    _Atomic uint32_t *sleeps = (void *)((unsigned char *)self->data + UP_SLEEPS);
+    struct pollfd look = {.events = POLLIN};
+    eventfd_t rung = 0;
+    tutti_error err;
+
+    assert_ok(tutti_lane_add_client_bell(&self->server, &err));
+    look.fd = self->server.client_bell;
+    assert_true(put(&self->server, 1, 8)); /* nobody sleeps */
+    atomic_store(sleeps, 1);
+    assert_true(put(&self->server, 2, 8)); /* somebody does, in a futex */
+    assert_int_equal(atomic_load(sleeps), 0);
+    assert_int_equal(poll(&look, 1, 0), 0);
+    atomic_store(sleeps, 2);
+    assert_true(put(&self->server, 3, 8));
+    assert_int_equal(atomic_load(sleeps), 0);
+    assert_int_equal(poll(&look, 1, 0), 1);
+    assert_int_equal(eventfd_read(look.fd, &rung), 0);
+    assert_int_equal(rung, 1);
+    atomic_store(sleeps, 2);
+    tutti_lane_shut(&self->server);
+    assert_int_equal(poll(&look, 1, 0), 1);
+    assert_int_equal(((unsigned char *)self->data)[CLOSED], 1);
+}
+
 static void
 test_close__wakes_the_other_side_and_is_seen(void **state)
 {
@@ -311,6 +344,7 @@ main(void)
         CASE(test_messages__keep_order_and_bytes_where_the_ring_wraps),
         CASE(test_ring__that_is_full_takes_no_more_until_there_is_room),
         CASE(test_bell__rings_for_a_server_that_sleeps_and_for_no_other),
+        CASE(test_client_bell__rings_for_a_client_that_asks_for_it_and_for_no_other),
         CASE(test_close__wakes_the_other_side_and_is_seen),
         CASE(test_two_threads__that_wait_for_each_other_lose_no_wake_up),
         CASE(test_wake_self__ends_a_sleep),

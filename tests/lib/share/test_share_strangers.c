@@ -317,11 +317,50 @@ test_share__refuses_other_users_unless_told(void **state)
     share_rig_close(&self);
 }
 
+/* By hand, as clients in other languages do. */
+static void
+test_share__sends_up_to_three_descriptors_in_their_order(void **state)
+{
+    share_rig self;
+    share_hello hello = {.magic = {'t', 't', 'h', 'e', 'l', 'l', 'o', '1'}};
+    int bells[2];
+    share_answer answer;
+    tutti_share_item item = {.bytes = RIG_BYTES, .writable = true, .owner = &self.over};
+    struct pollfd look = {.events = POLLIN};
+    int fds[TUTTI_LOCAL_FDS_MAX];
+    size_t count = 0;
+    tutti_error err;
+
+    (void)state;
+    share_rig_open(&self, 4, 0);
+    assert_int_equal(pipe(bells), 0);
+    item.fd = self.fd;
+    item.second = bells[0];
+    item.third = bells[1];
+    assert_ok(tutti_share_offer(self.share, &item, hello.token, &err));
+    look.fd = tutti_local_connect(tutti_bytes_of(tutti_share_socket(self.share)));
+    assert_true(look.fd >= 0);
+    assert_true(tutti_local_send(look.fd, &hello, sizeof(hello), NULL, 0));
+    assert_int_equal(poll(&look, 1, RIG_WAIT_MS), 1);
+    assert_int_equal(tutti_local_receive(look.fd, &answer, sizeof(answer), fds, &count),
+                     sizeof(answer));
+    assert_int_equal(answer.refusal, SHARE_WELCOME);
+    assert_int_equal(count, 3);
+    assert_int_equal(write(fds[2], "x", 1), 1);
+    assert_int_equal(read(fds[1], &hello, sizeof(hello)), 1);
+    tutti_local_close_all(fds, count);
+    assert_int_equal(close(look.fd), 0);
+    tutti_local_close_all(bells, 2);
+    share_rig_wait_over(&self, 1);
+    share_rig_close(&self);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_share_take__from_who_lies_maps_nothing_that_could_end),
+        cmocka_unit_test(test_share__sends_up_to_three_descriptors_in_their_order),
         cmocka_unit_test(test_share__hangs_up_on_what_makes_no_sense),
         cmocka_unit_test(test_share__outlives_a_crowd_of_strangers),
         cmocka_unit_test(test_share__a_crowd_of_another_user_takes_no_place),
