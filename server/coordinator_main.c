@@ -75,7 +75,8 @@ static const tutti_option store_table[] = {
      "where jobs and keys are kept: \"memory\"; \"lmdb:FOLDER\" to have them after a restart; or "
      "\"etcd:HOST:PORT,HOST:PORT/PREFIX\" for several coordinators, of which one leads"},
     {"store-sync", TUTTI_OPTION_WORD, offsetof(store_options, sync), "none", 0, 0, NULL,
-     "what may be lost when the machine dies: \"none\" = the last seconds or the whole store, "
+     "what may be lost when the machine dies: \"none\" = the last seconds or the whole store (and "
+     "watches of keys may miss the last change of a process that is killed), "
      "\"order\" = the last changes that shared a transaction (it waits once for the disk), "
      "\"full\" = nothing that was answered (it waits once)"},
 };
