@@ -4,6 +4,8 @@ gRPC; contexts end them; a killed agent ends them; and where there is no lane al
 
 Method: the Lane tests of client/go and its scenario against fresh processes, built with the race detector where cgo has
 a compiler. They count the calls that lanes have carried.
+
+usage: test_go_lane.py [measure]   measure: two ranks of one program, with and without lanes (./run bench go)
 """
 
 import os
@@ -46,9 +48,18 @@ def play(title, program, tests, secure=False, agent_options=(), kills=False, **e
             cluster.kill()
 
 
+def measure():
+    with worlds.Cluster(2) as cluster:
+        words = [build(), "-test.v", "-test.run", "^TestLaneMeasure$"]
+        return test_scenario.run("go", words, cluster)
+
+
 def main():
     if go_world.missing():
         support.skip_all(go_world.missing())
+    if sys.argv[1:] == ["measure"]:
+        os.environ["TUTTI_TEST_MEASURE"] = "1"
+        sys.exit(0 if measure() else 1)
     race = shutil.which("gcc") is not None
     print("# the race detector: " + ("yes" if race else "no, there is no gcc for cgo"))
     program = build("-race") if race else build()
