@@ -43,7 +43,7 @@ client_lane_may_ask(const tutti_client *client)
 
 /*
  * Lanes of others end, agents come back, tokens are replaced. All else stays. An offer that was made for
- * nothing counts for 30 s, so who cannot reach the socket must not ask again.
+ * nothing counts for 5 s, so who cannot reach the socket must not ask again.
  */
 static uint64_t
 when_to_ask_again(const tutti_error *err)

@@ -119,7 +119,7 @@ func showToken(socket net.Conn, token []byte) ([]int, error) {
 				"user only: run as that user, or give the agent --share-any-user")
 		default:
 			err = laneError(codes.PermissionDenied, "SHARE_TOKEN", "the agent does not know this token: a token is "+
-				"good once, for 30 s")
+				"good once, for 5 s")
 		}
 	} else {
 		err = laneError(codes.DataLoss, "", "the agent's socket for shared memory sent a malformed answer")

@@ -14,7 +14,7 @@
  *   again 0   each of them once more
  *   fork      an op in a child of fork: its reason
  *
- * Run by tests/system/test_lane.py.
+ * Run by tests/system/test_lanes.py.
  */
 #include <inttypes.h>
 #include <poll.h>

@@ -5,7 +5,7 @@ Method: four agents on one host, a caller per rank that sums in a loop, and SIGK
 process in its seat at once, many times. A call may be told RANK_LOST or find nobody listening, and is made again. An op
 that times out is a failure, and so is a wrong sum.
 
-usage: run_restarts.py [--restarts N] [--seed S] [--lanes N] [--no-shm]
+usage: run_restarts.py [--restarts N] [--seed S] [--clusters N] [--no-shm]
 """
 
 import argparse
@@ -25,7 +25,7 @@ COUNT = 2002
 OP_TIMEOUT_MS = 5000  # beyond any delay of a busy machine
 
 
-class Lane:
+class Run:
     """One cluster, its callers, and its share of the restarts."""
 
     def __init__(self, restarts, seed, agent_options):
@@ -35,7 +35,7 @@ class Lane:
         self.over = threading.Event()
 
     def call(self, rank):
-        """One caller: sums until the lane is over."""
+        """One caller: sums until the run is over."""
         array = np.full(COUNT, rank + 1, np.float64)
         options = types.OpOptions(timeout_ms=OP_TIMEOUT_MS)
         while not self.over.is_set():
@@ -89,28 +89,28 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--restarts", type=int, default=200, help="of all clusters together")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--lanes", type=int, default=2, help="clusters side by side")
+    parser.add_argument("--clusters", type=int, default=2, help="clusters side by side")
     parser.add_argument("--no-shm", action="store_true", help="agents reach each other by TCP")
     options = parser.parse_args()
     agent_options = ["--net-devices", "lo"] + (["--no-shm"] if options.no_shm else [])
-    lanes = []
-    for number in range(options.lanes):
-        share = options.restarts // options.lanes + (number < options.restarts % options.lanes)
-        lanes.append(Lane(share, options.seed * 1000 + number, agent_options))
+    runs = []
+    for number in range(options.clusters):
+        share = options.restarts // options.clusters + (number < options.restarts % options.clusters)
+        runs.append(Run(share, options.seed * 1000 + number, agent_options))
     begun = time.monotonic()
-    threads = [threading.Thread(target=lane.run) for lane in lanes]
+    threads = [threading.Thread(target=run.run) for run in runs]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    done = sum(lane.done for lane in lanes)
-    failures = [failure for lane in lanes for failure in lane.failures]
+    done = sum(run.done for run in runs)
+    failures = [failure for run in runs for failure in run.failures]
     told = {}
-    for lane in lanes:
-        for reason, count in lane.told.items():
+    for run in runs:
+        for reason, count in run.told.items():
             told[reason or "unreachable"] = told.get(reason or "unreachable", 0) + count
     print("%d of %d restarts in %.0f s, %d sums, %d failures; callers were told %s" % (
-        done, options.restarts, time.monotonic() - begun, sum(sum(lane.sums) for lane in lanes), len(failures), told))
+        done, options.restarts, time.monotonic() - begun, sum(sum(run.sums) for run in runs), len(failures), told))
     for failure in failures:
         print("  " + failure)
     return 0 if done == options.restarts and not failures else 1

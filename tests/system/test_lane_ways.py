@@ -2,7 +2,7 @@
 end with the token of their stream; 1 000 clients have one each; a client in another network namespace, or of another user,
 goes without.
 
-Method: as test_lane.py; messages that came by lanes are counted by the agents' /metrics.
+Method: as test_lanes.py; messages that came by lanes are counted by the agents' /metrics.
 """
 
 import json
@@ -21,6 +21,7 @@ from lane_case import Client, LaneCase, Watched
 MANY = 1000
 PROCESSES = 20  # of one process 100 at most: its clients share a connection, which carries 100 streams
 FILES_OF_A_CLIENT = 8  # more than the agent, or the client, has of descriptors for each
+OFFER_S = 20
 SKEW_S = 30  # of clocks, which a token may be late by
 
 
@@ -178,6 +179,9 @@ class Strangers(Stranger):
         self.assertEqual((said["calls"], said["no_lane"]["reason"]), ("grpc", "OTHER_USER"))
         self.assertIn("--share-any-user", said["no_lane"]["text"])
         self.assertIn("by gRPC: ", text)
+        began = time.monotonic()
+        self.wait_lanes(0)  # what was offered for nothing counts for 5 s, and not for those 30 of a tensor
+        self.assertLess(time.monotonic() - began, OFFER_S)
         here = Client(self, self.cluster.agents[0])
         here.say("queue", 20)
         self.assertEqual(here.hear(), "ok")

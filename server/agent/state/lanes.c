@@ -8,11 +8,16 @@
 #include <unistd.h>
 
 #include "base/error/fail.h"
+#include "base/os/clock.h"
 #include "base/os/log.h"
 #include "lane/lane.h"
 #include "rpc/lane.h"
 #include "server/agent/state/state.h"
 #include "share/share.h"
+
+/* A client takes its lane at once, or never: it waits for 1 s. Until then the offer counts towards --lanes-max, also
+ * where the client runs as another user, or in another network namespace, and cannot take it. */
+#define OFFER_NS (5 * TUTTI_NS_PER_S)
 
 static void
 on_over(void *owner)
@@ -24,8 +29,10 @@ void
 agent_lanes_open(tutti_agent *agent)
 {
     const tutti_agent_options *options = agent->options;
-    const tutti_share_options share = {
-        .shares_max = UINT32_MAX, .any_user = options->share_any_user, .on_over = on_over};
+    const tutti_share_options share = {.shares_max = UINT32_MAX,
+                                       .any_user = options->share_any_user,
+                                       .patience_ns = OFFER_NS,
+                                       .on_over = on_over};
     tutti_error err;
     tutti_code code;
 
