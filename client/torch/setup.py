@@ -31,6 +31,19 @@ def find_tutti():
             [word[2:] for word in pkg_config("--libs-only-L")] or [pkg_config("--variable=libdir")[0]])
 
 
+def check_setuptools():
+    """pip asks for a wheel, which setuptools before 70.1 makes only with another package."""
+    if not {"bdist_wheel", "dist_info"} & set(sys.argv):
+        return
+    try:
+        import setuptools.command.bdist_wheel  # noqa: F401
+    except ImportError:
+        try:
+            import wheel.bdist_wheel  # noqa: F401
+        except ImportError as error:
+            sys.exit("tutti_torch: this setuptools cannot make wheels (%s): pip install --upgrade 'setuptools>=70.1'" % error)
+
+
 def extension():
     try:
         from torch.utils.cpp_extension import BuildExtension, CppExtension
@@ -45,5 +58,6 @@ def extension():
         "build_ext": BuildExtension}
 
 
+check_setuptools()
 modules, commands = extension()
 setup(ext_modules=modules, cmdclass=commands)
