@@ -20,7 +20,7 @@
 #define MAIL_MAX 64
 #define TURNS_MAX 1000
 #define STEPS_MAX 40
-#define SIZE_MAX_PULLED (1U << 17)
+#define SIZE_MAX_FETCHED (1U << 17)
 #define PAYLOAD_MAX (1U << 17) /* of a run */
 #define CREDIT_ALL (64ULL << 20)
 
@@ -57,7 +57,7 @@ take(input *in, unsigned bytes)
 
 typedef struct mail {
     tutti_transport_ticket ticket;
-    unsigned char *room; /* of a pull */
+    unsigned char *room; /* of a fetch */
     unsigned came;
 } mail;
 
@@ -119,11 +119,11 @@ note(mail *self, tutti_transport_result result)
     self->came += result != TUTTI_TRANSPORT_LATER;
 }
 
-/* Pull it if `how` and its size allow, else drop it. */
+/* Fetch it if `how` and its size allow, else drop it. */
 static void
 deal_with(tutti_transport_rndv *rndv, size_t size, unsigned how)
 {
-    mail *it = how % 4 != 0 && size <= SIZE_MAX_PULLED ? new_mail() : NULL;
+    mail *it = how % 4 != 0 && size <= SIZE_MAX_FETCHED ? new_mail() : NULL;
 
     if (it == NULL) {
         our.transport->ops->drop(our.transport, rndv);
@@ -131,8 +131,8 @@ deal_with(tutti_transport_rndv *rndv, size_t size, unsigned how)
     }
     it->room = malloc(size);
     check(it->room != NULL);
-    note(it, our.transport->ops->pull(our.transport, rndv, it->room, size - (how % 16 == 15),
-                                      &it->ticket));
+    note(it, our.transport->ops->fetch(our.transport, rndv, it->room, size - (how % 16 == 15),
+                                       &it->ticket));
 }
 
 static void
