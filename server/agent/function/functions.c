@@ -11,7 +11,9 @@
 #include "server/agent/function/python.h"
 #include "server/agent/state/state.h"
 
-#define CLOSE_NS (200 * TUTTI_NS_PER_MS) /* shutdown.c has waited before */
+/* shutdown.c has waited for the functions before: threads without one only have to be scheduled. */
+#define IDLE_NS (30 * TUTTI_NS_PER_S)
+#define GIVEN_UP_NS (200 * TUTTI_NS_PER_MS)
 
 tutti_code
 agent_functions_open(tutti_agent *agent, tutti_error *err)
@@ -92,11 +94,12 @@ bool
 agent_functions_close(tutti_agent *agent)
 {
     agent_functions *self = agent->functions;
+    const uint64_t limit_ns = agent->functions_given_up ? GIVEN_UP_NS : IDLE_NS;
 
     if (self == NULL) {
         return true;
     }
-    if (self->pool != NULL && !agent_pool_close(self->pool, tutti_clock_ns() + CLOSE_NS)) {
+    if (self->pool != NULL && !agent_pool_close(self->pool, tutti_clock_ns() + limit_ns)) {
         return false;
     }
     agent_python_close(agent);
