@@ -115,8 +115,11 @@ class Exchange(Op):
         thread = threading.Thread(target=send)
         thread.start()
         try:
-            response = agent.ops.Recv(collectives.RecvRequest(
-                group=group, source=(agent.rank - 1) % SIZE, inline_result=True, options=options), timeout=CALL_S)
+            request = collectives.RecvRequest(
+                group=group, source=(agent.rank - 1) % SIZE, inline_result=True, options=options)
+            if getattr(agent.ops, "says_shapes", False):
+                request.expect.CopyFrom(inline(array).inline_tensor)
+            response = agent.ops.Recv(request, timeout=CALL_S)
         finally:
             thread.join(LONG_S)
         self.compare(agent.rank, count, array_of(response.output, response.payload))
@@ -129,6 +132,10 @@ class Range(Op):
     """An all-reduce from one part of a tensor to another one; the bytes around them must stay (docs/decisions/0030)."""
 
     GUARD = 64  # bytes before, between and behind the two parts
+
+    @property
+    def large(self):
+        return LARGE // 2  # both parts go in by one message
 
     def _places(self, count):
         return self.GUARD, 2 * self.GUARD + 4 * count

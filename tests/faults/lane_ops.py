@@ -238,6 +238,8 @@ COUNTS = Counts()
 class Stub:
     """A connection of libtutti to one agent; `stub` has the rest of the methods."""
 
+    says_shapes = True  # who receives says what: a call of libtutti has an array for it
+
     def __init__(self, native, stub, address, rank, size):
         self.stub, self.rank, self.size, self.counts = stub, rank, size, COUNTS
         self.client = native.Client(agent=address)
