@@ -36,8 +36,9 @@ static void
 run_stop(agent_pool_job *job)
 {
     stop_gate *gate = tutti_container_of(job, stop, job)->gate;
+    const bool waits = gate->waits; /* the test may change it once this job has ended */
 
-    if (gate->waits) {
+    if (waits) {
         agent_pool_wait_begin(gate->pool);
     }
     (void)pthread_mutex_lock(&gate->lock);
@@ -51,7 +52,7 @@ run_stop(agent_pool_job *job)
     gate->ended++;
     (void)pthread_cond_broadcast(&gate->changed);
     (void)pthread_mutex_unlock(&gate->lock);
-    if (gate->waits) {
+    if (waits) {
         agent_pool_wait_end(gate->pool);
     }
 }
