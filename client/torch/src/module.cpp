@@ -2,6 +2,7 @@
 #include <torch/extension.h>
 #include <torch/version.h>
 
+#include "allocator.hpp"
 #include "backend.hpp"
 #include "recorder.hpp"
 #include "store.hpp"
@@ -39,6 +40,14 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
         return Runtime::empty(runtime, count, at::TensorOptions().dtype(torch::python::detail::py_object_to_dtype(dtype)));
       },
       "A tensor in memory of the agent's");
+  m.def(
+      "lend_from",
+      [](size_t at_least) {
+        TORCH_CHECK(at_least == 0 || Runtime::current() != nullptr,
+                    "tutti: there is no process group of the backend tutti yet: call init_process_group first");
+        return lend_from(at_least);
+      },
+      "New tensors of this thread of so many bytes and more are in memory of the agent's; 0: no longer");
   m.def(
       "shrink",
       [](const c10::intrusive_ptr<c10d::Backend>& backend, double timeout_s) {

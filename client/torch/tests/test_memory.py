@@ -10,6 +10,7 @@ import place
 
 place.enter()
 
+import concurrent.futures
 import unittest
 
 import torch
@@ -86,6 +87,46 @@ def fsdp(rank, size):
     assert copies_of(lambda: train(net)) < ordinary
 
 
+def allocator(rank, size):
+    """agent_memory(): what is made in the block, on this thread."""
+    ordinary = torch.ones(COUNT)
+    with tutti_torch.agent_memory():
+        made = [torch.ones(COUNT), torch.arange(COUNT, dtype=torch.float32), ordinary * 2, torch.empty(0).resize_(COUNT).fill_(1)]
+        small = torch.ones(COUNT // 8)
+        net = make_net()
+        net(torch.randn(4, 256)).sum().backward()
+        made.append(net[0].weight.grad)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            other = pool.submit(torch.ones, COUNT).result()
+        with tutti_torch.agent_memory(1 << 30):
+            made_not = torch.ones(COUNT)
+        made.append(ordinary.clone())
+    for tensor in made:
+        assert copies_of(lambda: dist.all_reduce(tensor)) == 0
+    assert torch.equal(made[2], torch.full((COUNT,), 2.0 * size))
+    for tensor in (ordinary, small, other, made_not, torch.ones(COUNT)):
+        assert copies_of(lambda: dist.all_reduce(tensor)) == 2 * tensor.nbytes
+    for wrong in (0, -1):
+        try:
+            with tutti_torch.agent_memory(wrong):
+                raise AssertionError("taken")
+        except ValueError as error:
+            assert "give 1 byte or more" in str(error)
+    dist.barrier()
+    dist.destroy_process_group()
+    assert made[1][7] == 7.0 * size, "it outlives the group"
+
+
+def beyond_the_limit(rank, size):
+    """What the agent has no memory for is in ordinary memory; ops on that need some of the agent's as well."""
+    with tutti_torch.agent_memory():
+        made = [torch.full((COUNT,), number) for number in range(40)]
+    assert copies_of(lambda: dist.all_reduce(made[3])) == 0
+    del made[4:8]
+    assert copies_of(lambda: dist.all_reduce(made[-1])) == 2 * made[-1].nbytes
+    assert (made[3][-1], made[-1][-1], made[-2][0]) == (3 * size, 39 * size, 38)
+
+
 def chained(rank, size):
     """A callback of a work that waits for another op, as PowerSGD's hook does."""
     first, second = torch.ones(COUNT), torch.full((4,), float(rank))
@@ -100,8 +141,13 @@ def chained(rank, size):
 class Memory(unittest.TestCase):
     """Each function in two ranks."""
 
+    def test_beyond_the_limit(self):
+        os.environ["TUTTI_MEMORY_LIMIT"] = "64MiB"  # of the agents that are launched
+        self.addCleanup(os.environ.pop, "TUTTI_MEMORY_LIMIT")
+        ranks.run(2, beyond_the_limit)
 
-for _function in (ops, lifetime, ddp, fsdp, chained):
+
+for _function in (ops, lifetime, ddp, fsdp, allocator, chained):
     def _test(self, function=_function):
         if function in (ddp, fsdp) and not older.ASKS_FOR_MEMORY:
             self.skipTest("torch %s does not ask backends for memory" % torch.__version__)

@@ -11,6 +11,7 @@ rank 0 a coordinator, which end with the program. torch 2.5 and newer load this 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import os
 from datetime import timedelta
@@ -29,7 +30,7 @@ import torch.distributed as dist  # noqa: E402
 from .elastic import shrink
 from .state import broadcast_state_dict
 
-__all__ = ["autoload", "broadcast_state_dict", "copied_bytes", "dump_trace", "empty", "shrink", "why_not_shared"]
+__all__ = ["agent_memory", "autoload", "broadcast_state_dict", "copied_bytes", "dump_trace", "empty", "shrink", "why_not_shared"]
 
 
 def _same_minor(one: str, other: str) -> bool:
@@ -81,6 +82,21 @@ def empty(*size, dtype: torch.dtype | None = None) -> torch.Tensor:
     the agent lends none (why_not_shared() says why). There must be a process group of the backend."""
     shape = torch.Size(size[0] if len(size) == 1 and not isinstance(size[0], int) else size)
     return _module().empty(shape.numel(), dtype or torch.get_default_dtype()).view(shape)
+
+
+@contextlib.contextmanager
+def agent_memory(at_least: int = 1 << 20):
+    """In the block, new tensors of the CPU of `at_least` bytes and more are in memory that this rank's agent lends: parameters,
+    activations, gradients. Of this thread alone; backward() of tensors of the CPU computes in the thread that calls it. Such
+    memory counts towards the agent's --memory-limit, and beyond it tensors are in ordinary memory. A child of fork shares it
+    with its parent: what one writes, the other sees. There must be a process group of the backend."""
+    if at_least < 1:
+        raise ValueError("agent_memory(at_least=%d): give 1 byte or more" % at_least)
+    before = _module().lend_from(at_least)
+    try:
+        yield
+    finally:
+        _module().lend_from(before)
 
 
 def _create(opts, options=None):
