@@ -1,6 +1,7 @@
 /*
- * Memory of the caller's and the arena. Small arrays that are not in the arena are faster in the call. An input that lies
- * in its own result, as a rank's part of what is gathered, is copied, because the agent refuses such ranges.
+ * Memory of the caller's and the arena. Small arrays that are not in the arena are faster in the call. An input that lies in its
+ * own result, as a rank's part of what is gathered, or has its result in it, as what is scattered, is copied, because the agent
+ * refuses such ranges. Two that overlap otherwise are left to the agent, which refuses them by name.
  */
 #include "client/op/place.h"
 
@@ -19,14 +20,20 @@ describe_result(const client_inline *memory)
                         .dims = {(int64_t)(memory->result_bytes / tutti_dtype_bytes(dtype))}};
 }
 
+/* Has `inner` fewer bytes, all of them in `outer`? */
 static bool
-lies_in_result(const client_inline *memory)
+lies_within(const char *inner, uint64_t inner_bytes, const char *outer, uint64_t outer_bytes)
 {
-    const char *from = memory->data;
-    const char *to = memory->result;
+    return inner_bytes < outer_bytes && inner >= outer &&
+           inner + inner_bytes <= outer + outer_bytes;
+}
 
-    return memory->gives && memory->takes && memory->bytes < memory->result_bytes && from >= to &&
-           from + memory->bytes <= to + memory->result_bytes;
+static bool
+shares_bytes(const client_inline *memory)
+{
+    return memory->gives && memory->takes &&
+           (lies_within(memory->data, memory->bytes, memory->result, memory->result_bytes) ||
+            lies_within(memory->result, memory->result_bytes, memory->data, memory->bytes));
 }
 
 /* Else nobody could say how much of it the op writes. */
@@ -110,7 +117,7 @@ client_place_find(tutti_client *client, const client_inline *memory, uint64_t le
         result = describe_result(memory);
     }
     need.give =
-        memory->gives && (lies_in_result(memory) ||
+        memory->gives && (shares_bytes(memory) ||
                           !client_arena_find(client, memory->data, memory->spec, ret_place->give));
     need.take =
         memory->takes && !client_arena_find(client, memory->result, &result, ret_place->take);

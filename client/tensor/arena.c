@@ -431,24 +431,20 @@ settle_doubts(tutti_client *client, client_arena *self)
     (void)pthread_mutex_unlock(&self->lock);
 }
 
-/* A part of what is there; NULL: there is no room. */
-static void *
-take_room(tutti_client *client, client_arena *self, uint64_t size)
+/* Its agent is not asked any more, and no op finds it: nobody reads what is written there still. */
+static bool
+is_abandoned(const client_arena *arena, const chunk *self)
 {
-    void *memory;
-    bool doubtful;
+    const tutti_list_node *link;
 
-    (void)pthread_mutex_lock(&self->lock);
-    memory = take_from_arena(self, size);
-    doubtful = memory == NULL && self->doubts > 0;
-    (void)pthread_mutex_unlock(&self->lock);
-    if (doubtful) {
-        settle_doubts(client, self);
-        (void)pthread_mutex_lock(&self->lock);
-        memory = take_from_arena(self, size);
-        (void)pthread_mutex_unlock(&self->lock);
+    for (link = self->spans.next; link != &self->spans; link = link->next) {
+        const span *one = tutti_container_of(link, span, link);
+
+        if (one->used && one->doubt == 0) {
+            return false;
+        }
     }
-    return memory;
+    return !is_alive(arena, self);
 }
 
 /* With the lock: a chunk that is of no use any more, out of the list; NULL = none. */
@@ -460,8 +456,8 @@ take_dead(client_arena *self)
     for (link = self->chunks.next; link != &self->chunks; link = link->next) {
         chunk *one = tutti_container_of(link, chunk, link);
 
-        if (one->used == 0 && !is_alive(self, one)) {
-            self->idle -= one->size;
+        if (is_abandoned(self, one)) {
+            self->idle -= one->used == 0 ? one->size : 0;
             tutti_list_remove(&one->link);
             return one;
         }
@@ -482,6 +478,29 @@ drop_dead(tutti_client *client, client_arena *self)
             drop_chunk(client, one);
         }
     } while (one != NULL);
+}
+
+/* A part of what is there; NULL: there is no room. */
+static void *
+take_room(tutti_client *client, client_arena *self, uint64_t size)
+{
+    void *memory;
+    bool doubtful;
+
+    (void)pthread_mutex_lock(&self->lock);
+    memory = take_from_arena(self, size);
+    doubtful = memory == NULL && self->doubts > 0;
+    (void)pthread_mutex_unlock(&self->lock);
+    if (memory == NULL) {
+        drop_dead(client, self); /* first: the agent need not be asked about them */
+    }
+    if (doubtful) {
+        settle_doubts(client, self);
+        (void)pthread_mutex_lock(&self->lock);
+        memory = take_from_arena(self, size);
+        (void)pthread_mutex_unlock(&self->lock);
+    }
+    return memory;
 }
 
 static uint64_t
@@ -516,7 +535,6 @@ tutti_alloc(tutti_client *client, uint64_t bytes, void **ret_memory, tutti_error
     TUTTI_TRY(client_check_member(client, err));
     memory = take_room(client, self, size);
     if (memory == NULL) {
-        drop_dead(client, self);
         TUTTI_TRY(make_chunk(client, size, choose_chunk_bytes(self), &made, err));
         (void)pthread_mutex_lock(&self->lock);
         tutti_list_add(&self->chunks, &made->link);
@@ -602,13 +620,14 @@ client_arena_find(tutti_client *client, const void *data, const tutti_spec *spec
     return one != NULL;
 }
 
-/* With a GPU, tensors of more than an inline one go there: staging on the host would be another op. */
+/* Where tensors of this client lie on a GPU, staging on the host would be another op. */
 static bool
 may_stage(tutti_client *client)
 {
     const client_arena *self = get_arena(client);
+    const char *device = client->device[0] != '\0' ? client->device : client->agent.device;
 
-    return client->device[0] == '\0' && strncmp(client->agent.device, "cpu", 3) == 0 &&
+    return strncmp(device, "cpu", 3) == 0 &&
            (self == NULL || !atomic_load_explicit(&self->refused, memory_order_relaxed));
 }
 

@@ -229,10 +229,12 @@ TUTTI_API void tutti_gpu_share_end(tutti_gpu_share *share);
  *
  * Other arrays of more than 8 KiB go through the arena by themselves, where there is one: the
  * functions of tutti/op_data.h copy them to and from it instead of sending them in messages. If such
- * an op fails, its part of the arena is used again when nothing writes the arena's tensor any more.
+ * an op fails, its part of the arena is used again when nothing writes the arena's tensor any more. If
+ * the agent or the lease has ended meanwhile, that part is unmapped when tutti_alloc finds no room the
+ * next time.
  *
  * There is an arena where tutti_tensor_map works, and where the agent's tensors are in host memory
- * (tutti-agent --device cpu, the default).
+ * (tutti-agent --device cpu, the default), or this client's are: tutti_set_device to "cpu".
  *
  * Threads: any thread, several at once.
  *

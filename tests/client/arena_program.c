@@ -278,6 +278,24 @@ test_arena__gathers_what_lies_in_its_result(void **state)
     tutti_free_memory(self->client, all);
 }
 
+/* The other way round: what it takes is its part of what it gives. */
+static void
+test_arena__scatters_into_what_is_given(void **state)
+{
+    rig *self = *state;
+    float *all = allocate(self, COUNT * RANKS);
+    float *mine = all + (size_t)self->rank * COUNT;
+    const tutti_spec spec = vector(COUNT * RANKS);
+    tutti_error err;
+
+    fill(all, COUNT * RANKS, (float)self->rank + 1);
+    assert_ok(tutti_reduce_scatter_data(self->client, NULL, &spec, all, mine, COUNT * sizeof(float),
+                                        &err));
+    check(mine, COUNT, 3);
+    check(all + (size_t)(1 - self->rank) * COUNT, COUNT, (float)self->rank + 1);
+    tutti_free_memory(self->client, all);
+}
+
 /* A part of the arena that is made under a lease ends with it, and its memory is memory like any other. */
 static void
 test_arena__of_a_lease_ends_with_it(void **state)
@@ -303,6 +321,36 @@ test_arena__of_a_lease_ends_with_it(void **state)
     tutti_free_memory(own, memory);
     (void)state;
     tutti_close(own);
+}
+
+/* What an op that has failed leaves in the arena does not outlive the lease: nobody could say when it is over. */
+static void
+test_arena__of_a_lease_goes_with_what_is_in_doubt(void **state)
+{
+    rig *self = *state;
+    const tutti_spec spec = vector(COUNT + (size_t)self->rank);
+    float *values = calloc(COUNT + RANKS, sizeof(float));
+    tutti_arena_stats stats;
+    tutti_lease *lease;
+    tutti_client *own;
+    tutti_error err;
+    void *memory;
+
+    assert_non_null(values);
+    assert_ok(tutti_connect(NULL, &own, &err));
+    assert_ok(tutti_lease_open(own, &lease, &err));
+    assert_fails(tutti_all_reduce_data(own, NULL, &spec, values, values, &err),
+                 TUTTI_INVALID_ARGUMENT);
+    tutti_arena_stat(own, &stats);
+    assert_true(stats.used_bytes > 0);
+    tutti_lease_close(lease);
+    assert_ok(tutti_alloc(own, 64, &memory, &err));
+    tutti_arena_stat(own, &stats);
+    assert_int_equal(stats.used_bytes, 64);
+    assert_int_equal(stats.mapped_bytes, FIRST_BYTES);
+    tutti_free_memory(own, memory);
+    tutti_close(own);
+    free(values);
 }
 
 static void
@@ -579,7 +627,9 @@ main(int argc, char **argv)
         TEST(test_arena__serves_queues),
         TEST(test_arena__serves_lists),
         TEST(test_arena__gathers_what_lies_in_its_result),
+        TEST(test_arena__scatters_into_what_is_given),
         TEST(test_arena__of_a_lease_ends_with_it),
+        TEST(test_arena__of_a_lease_goes_with_what_is_in_doubt),
         TEST(test_arena__overlap_is_refused_by_name),
         TEST(test_arena__drawn_blocks_keep_what_is_written),
         TEST(test_arena__keeps_the_block_of_a_failed_op_while_its_tensor_is_written),

@@ -60,6 +60,11 @@ class Kit:
         shutil.copytree(os.path.join(self.build, "tests", "system", "stubs"),
                         os.path.join(self.folder, "tests", "system", "stubs"))
 
+    def take_headers(self):
+        """What client/torch is built with there, besides include/ of the sources."""
+        shutil.copytree(os.path.join(self.build, "include"), os.path.join(self.folder, "include"))
+        shutil.copyfile(os.path.join(self.folder, "libtutti.so.0"), os.path.join(self.folder, "libtutti.so"))
+
 
 def main():
     if len(sys.argv) != 3:
@@ -70,6 +75,7 @@ def main():
     for name in PROGRAMS + MODULES:
         kit.take_program(name)
     kit.take_stubs()
+    kit.take_headers()
     with open(os.path.join(folder, "kit"), "w") as file:
         file.write("made by tests/gpu/make_kit.py\n")
     size = sum(os.path.getsize(os.path.join(root, name)) for root, _, names in os.walk(folder) for name in names)

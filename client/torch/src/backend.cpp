@@ -20,7 +20,8 @@ using Tensors = TuttiBackend::Tensors;
 
 void check_tensor(const at::Tensor& tensor) {
   TORCH_CHECK(!tensor.is_sparse(), "tutti: sparse tensors are not supported: make them dense");
-  TORCH_CHECK(tensor.device().is_cpu(), "tutti: a tensor is on ", tensor.device(), ", this backend takes those of the CPU");
+  TORCH_CHECK(tensor.device().is_cpu() || tensor.is_cuda(), "tutti: a tensor is on ", tensor.device(),
+              ", this backend takes those of the CPU and of CUDA");
 }
 
 void check_same_dtype(const at::Tensor& output, const at::Tensor& input) {
@@ -811,7 +812,7 @@ c10::intrusive_ptr<c10d::Backend> TuttiBackend::split(const c10::intrusive_ptr<c
 }
 
 bool TuttiBackend::supportsTensorAlloc(c10::DeviceIndex) {
-  return runtime_->memory().is_shared();
+  return runtime_->is_shared();
 }
 
 at::Tensor TuttiBackend::allocateTensor(long size, at::TensorOptions options) {

@@ -1,8 +1,9 @@
-// One op on arrays of torch: where its bytes are while it runs, and how it is given to libtutti.
+// One op on arrays of torch, and how it is given to libtutti.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,14 +25,18 @@ struct Call {
   bool driven = false;  // the caller waits for it by Runtime::drive
   std::vector<int64_t> input_splits;
   std::vector<int64_t> output_splits;
-  std::vector<at::Tensor> keep;  // whose memory it is
-  std::function<void()> finish;  // when it has succeeded: what is left to be copied; nullptr = nothing
+  at::Tensor given;              // whose memory it is
+  at::Tensor taken;
+  std::function<void()> fetch;   // when it has succeeded, before `finish`: from the host to a GPU; nullptr = nothing
+  std::function<void()> finish;  // what is left to be copied then; nullptr = nothing
 
   void set_give(const at::Tensor& tensor, int64_t factor = 1);
   void set_take(const at::Tensor& tensor, int64_t factor = 1);
   uint64_t give_bytes() const;
   uint64_t take_bytes() const;
-  bool overlaps() const;  // have they bytes in common?
+  bool is_in_place() const;
+  // The GPU that its tensors are on; nullopt: they are in the memory of the program.
+  std::optional<at::Device> gpu() const;
 };
 
 // Told once: why the op failed (nullptr = it succeeded), and of a recv its source, as a group rank.

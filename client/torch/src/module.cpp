@@ -26,12 +26,15 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       py::call_guard<py::gil_scoped_release>());
   m.def("close", &Runtime::close, py::call_guard<py::gil_scoped_release>(), "Ends the client, and agents that were launched");
   m.def(
-      "copied_bytes", [] { return Runtime::current() ? Runtime::current()->memory().copied_bytes() : 0; },
-      "Bytes that were copied into and out of staging");
+      "copied_bytes", [] { return Runtime::current() ? Runtime::current()->copied_bytes() : 0; },
+      "Bytes that were copied to memory of the agent's and back");
   m.def(
       "why_not_shared",
-      [] { return Runtime::current() ? Runtime::current()->memory().why_not() : std::string("there is no process group"); },
+      [] { return Runtime::current() ? Runtime::current()->why_not() : std::string("there is no process group"); },
       "Why the agent lends no memory; empty = it does");
+  m.def(
+      "why_no_gpu", [] { return Runtime::current() ? Runtime::current()->why_no_gpu() : std::string("there is no process group"); },
+      "Why the GPU of the agent cannot be opened here; empty = it is, or it has none");
   m.def(
       "empty",
       [](int64_t count, py::object dtype) {

@@ -56,11 +56,15 @@ std::shared_ptr<Runtime> Runtime::current() {
   return one;
 }
 
+// torch may keep a process group to the end of the process, DDP does, and with it the runtime.
 void Runtime::close() {
   std::shared_ptr<Runtime> last;
   std::lock_guard<std::mutex> lock(one_mutex);
 
   last.swap(one);
+  if (last && last->gpu_ && last->owner_ == getpid()) {
+    last->gpu_->end();
+  }
 }
 
 Runtime::Runtime(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, const std::string& torch)
@@ -69,17 +73,16 @@ Runtime::Runtime(const c10::intrusive_ptr<c10d::Store>& store, int rank, int siz
 
   try {
     connect(store, rank, size);
+    open_memory(client_options());
     exchange_ranks(store, rank, size);
-    memory_ = std::make_unique<Memory>(client_);
     check(tutti_queue_open(client_, nullptr, &queue_, &err), err);
   } catch (...) {
-    memory_.reset();
+    gpu_.reset();
     tutti_lease_close(lease_);
     tutti_close(client_);
     tutti_launched_stop(launched_);
     throw;
   }
-  server_ = std::thread([this] { serve(); });
   for (const bool spare : {false, true, true}) {
     pollers_.emplace_back([this, spare] { poll(spare); });
   }
@@ -88,11 +91,10 @@ Runtime::Runtime(const c10::intrusive_ptr<c10d::Store>& store, int rank, int siz
 // A child of fork has neither the threads nor the connection: it leaves all to its parent.
 Runtime::~Runtime() {
   if (owner_ != getpid()) {
-    server_.detach();
     for (std::thread& poller : pollers_) {
       poller.detach();
     }
-    (void)memory_.release();
+    (void)gpu_.release();
     return;
   }
   tutti_queue_shutdown(queue_);
@@ -106,9 +108,7 @@ Runtime::~Runtime() {
     poller.join();
   }
   tutti_queue_close(queue_, nullptr);
-  tasks_.notify_all();
-  server_.join();
-  memory_.reset();
+  gpu_.reset();
   tutti_lease_close(lease_);
   tutti_close(client_);
   tutti_launched_stop(launched_);
@@ -159,17 +159,24 @@ std::string Runtime::launch(const c10::intrusive_ptr<c10d::Store>& store, int ra
   return tutti_launched_agent(launched_);
 }
 
-void Runtime::connect(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size) {
-  const char* named = std::getenv("TUTTI_AGENT");
-  const std::string agent = named != nullptr && named[0] != '\0' ? named : launch(store, rank, size);
+// Borrowed from this runtime.
+tutti_client_options Runtime::client_options() const {
   tutti_client_options options;
-  tutti_error err;
 
   tutti_client_options_init(&options);
-  options.agent = agent.c_str();
+  options.agent = agent_.c_str();
   options.coordinator = launched_ == nullptr ? nullptr : tutti_launched_coordinator(launched_);
   options.wait = true;
   options.timeout_ms = 60000;
+  return options;
+}
+
+void Runtime::connect(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size) {
+  const char* named = std::getenv("TUTTI_AGENT");
+  tutti_error err;
+
+  agent_ = named != nullptr && named[0] != '\0' ? named : launch(store, rank, size);
+  const tutti_client_options options = client_options();
   check(tutti_connect_with(&options, &client_, &err), err);
   check(tutti_lease_open(client_, &lease_, &err), err);
 }
@@ -189,21 +196,30 @@ void check_torch(int other, const std::string& theirs, int rank, const std::stri
 
 }  // namespace
 
-// Of each default process group: a program may destroy it and make one of other ranks, as shrink() does.
+// Of each default process group: a program may destroy it and make one of other ranks, as shrink() does. Tensors of CUDA are in
+// memory of a GPU on all of them, or on none, because an op cannot have both.
 void Runtime::exchange_ranks(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size) {
   const std::string keys = attempt_prefix() + "rank/";
   const std::string prefix = keys + std::to_string(store->add(keys + "turn/" + std::to_string(rank), 1)) + "/";
   std::vector<uint32_t> ranks;
+  int without = -1;
 
-  set_text(store, prefix + std::to_string(rank), std::to_string(tutti_whoami(client_)->rank) + " " + torch_);
+  set_text(store, prefix + std::to_string(rank),
+           std::to_string(tutti_whoami(client_)->rank) + " " + torch_ + (gpu_ ? " gpu" : " host"));
   for (int i = 0; i < size; i++) {
-    const std::string said = get_text(store, prefix + std::to_string(i));
-    const size_t space = said.find(' ');
-    check_torch(i, space == std::string::npos ? "" : said.substr(space + 1), rank, torch_);
-    ranks.push_back(static_cast<uint32_t>(std::stoul(said)));
+    std::istringstream said(get_text(store, prefix + std::to_string(i)));
+    std::string number, torch, memory;
+    said >> number >> torch >> memory;
+    check_torch(i, torch, rank, torch_);
+    ranks.push_back(static_cast<uint32_t>(std::stoul(number)));
+    without = memory == "gpu" || without >= 0 ? without : i;
   }
   ranks_.swap(ranks);
   rank_ = rank;
+  use_gpu_ = gpu_ != nullptr && without < 0;
+  if (gpu_) {
+    why_no_gpu_ = use_gpu_ ? "" : "rank " + std::to_string(without) + " has no memory of a GPU, and an op is in one kind of memory";
+  }
 }
 
 // ------------------------------------------------------------------ ops
@@ -334,44 +350,45 @@ void Runtime::give(bool driven, OnDone on_done, const std::function<tutti_code(v
   }
 }
 
-void Runtime::later(std::function<void()> task) {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    later_.push_back(std::move(task));
-  }
-  tasks_.notify_one();
-}
-
-void Runtime::serve() {
-  std::unique_lock<std::mutex> lock(mutex_);
-
-  for (;;) {
-    tasks_.wait(lock, [this] { return stop_ || !later_.empty(); });
-    if (later_.empty()) {
-      return;
-    }
-    std::function<void()> task = std::move(later_.front());
-    later_.pop_front();
-    lock.unlock();
-    task();
-    task = nullptr;  // what it holds may take locks of ours
-    lock.lock();
-  }
-}
-
 // ------------------------------------------------------------------ memory
 
+// The first part of the arena tells whether the agent lends memory at all.
+void Runtime::open_memory(const tutti_client_options& options) {
+  const std::string device = tutti_whoami(client_)->device;
+  void* memory = nullptr;
+  tutti_error err;
+
+  check(tutti_set_device(client_, "cpu", &err), err);  // tensors of the CPU are in memory of the host, on any agent
+  if (tutti_alloc(client_, 1, &memory, &err) != TUTTI_OK) {
+    why_not_ = error_text(err);
+  }
+  tutti_free_memory(client_, memory);
+  all_on_gpu_ = std::getenv("TUTTI_TEST_TORCH_ON_GPU") != nullptr;
+  if (device.find("cuda") != std::string::npos) {
+    gpu_ = Gpu::open(options, &why_no_gpu_);
+  }
+}
+
+uint64_t Runtime::copied_bytes() const {
+  tutti_arena_stats stats;
+
+  tutti_arena_stat(client_, &stats);
+  return stats.copied_bytes + (gpu_ ? gpu_->copied_bytes() : 0);
+}
+
 at::Tensor Runtime::empty(const std::shared_ptr<Runtime>& runtime, int64_t count, at::TensorOptions options) {
-  TORCH_CHECK(options.device().is_cpu(), "tutti: memory on ", options.device(), ", this backend gives that of the CPU");
   TORCH_CHECK(count >= 0, "tutti: ", count, " elements: give 0 or more");
   const uint64_t bytes = static_cast<uint64_t>(count) * c10::elementSize(c10::typeMetaToScalarType(options.dtype()));
-  if (!runtime->memory().is_shared() || bytes == 0) {
+  void* memory = nullptr;
+  tutti_error err;
+
+  if (!options.device().is_cpu() || !runtime->is_shared() || bytes == 0) {
     return at::empty({count}, options);
   }
-  std::shared_ptr<Block> block = runtime->memory().allocate(bytes);
-  std::shared_ptr<Runtime> kept = runtime;  // its client outlives the block
-  return at::from_blob(block->data(), {count}, [block, kept](void*) mutable {
-    block.reset();
+  check(tutti_alloc(runtime->client(), bytes, &memory, &err), err);
+  std::shared_ptr<Runtime> kept = runtime;  // its client outlives the memory
+  return at::from_blob(memory, {count}, [memory, kept](void*) mutable {
+    tutti_free_memory(kept->client(), memory);
     kept.reset();
   }, options);
 }

@@ -1,9 +1,8 @@
-// What all process groups of this process share: a client of the agent, a completion queue, and mapped memory.
+// What all process groups of this process share: a client of the agent, a completion queue, and memory that the agent lends.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -18,7 +17,7 @@
 #include <tutti/queue.h>
 #include <tutti/tensor.h>
 
-#include "memory.hpp"
+#include "gpu.hpp"
 
 namespace tutti_torch {
 
@@ -39,7 +38,16 @@ class Runtime {
   ~Runtime();
 
   tutti_client* client() { return client_; }
-  Memory& memory() { return *memory_; }
+  // Does the agent lend memory to this process? Else data travels in messages, and why_not() says why.
+  bool is_shared() const { return why_not_.empty(); }
+  const std::string& why_not() const { return why_not_; }
+  // Memory of the agent's GPU; nullptr: it has none, or why_no_gpu() says why it cannot be opened on all ranks.
+  Gpu* gpu() { return use_gpu_ ? gpu_.get() : nullptr; }
+  const std::string& why_no_gpu() const { return why_no_gpu_; }
+  // For tests over the stand-in, which torch does not have: tensors of the CPU are treated as those of CUDA.
+  bool is_all_on_gpu() const { return all_on_gpu_; }
+  // How many bytes were copied to memory of the agent's and back, for tests and bench.
+  uint64_t copied_bytes() const;
   // The rank of the job that each rank of the default process group has.
   const std::vector<uint32_t>& ranks() const { return ranks_; }
   // This process's, in the default process group.
@@ -59,16 +67,14 @@ class Runtime {
   // A tensor of one dimension whose memory is the agent's; ordinary memory where the agent lends none.
   static at::Tensor empty(const std::shared_ptr<Runtime>& runtime, int64_t count, at::TensorOptions options);
 
-  // On a thread of its own, behind what was given before: copies of large results, that must not delay other ops.
-  void later(std::function<void()> task);
-
  private:
   Runtime(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, const std::string& torch);
   void connect(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size);
   std::string launch(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size);
   void exchange_ranks(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size);
   void give(bool driven, OnDone on_done, const std::function<tutti_code(void* user, tutti_error* err)>& submit_to);
-  void serve();
+  void open_memory(const tutti_client_options& options);
+  tutti_client_options client_options() const;
   void poll(bool spare);
   bool take_one(std::unique_lock<std::mutex>& lock);
 
@@ -78,21 +84,23 @@ class Runtime {
   tutti_client* client_ = nullptr;
   tutti_lease* lease_ = nullptr;  // groups and tensors of this process go with it, though the agent stays
   tutti_queue* queue_ = nullptr;
-  std::unique_ptr<Memory> memory_;
+  std::string agent_;  // its address
+  std::string why_not_;
+  std::string why_no_gpu_;
+  bool all_on_gpu_ = false;
+  std::unique_ptr<Gpu> gpu_;
+  std::atomic<bool> use_gpu_{false};
   std::vector<uint32_t> ranks_;
   int rank_ = 0;
   std::mutex mutex_;
   std::condition_variable ended_;  // an op has: the queue has room again, and another thread may take completions
   std::condition_variable begun_;  // the poller is wanted
   std::condition_variable spare_;  // a spare poller is
-  std::condition_variable tasks_;  // something is in `later_`
-  std::deque<std::function<void()>> later_;
   bool stop_ = false;
   bool taking_ = false;  // a thread takes completions
   int telling_ = 0;      // completions that threads tell of
   int driving_ = 0;      // threads in `drive`
   int outstanding_ = 0;  // ops whose completion has not been taken
-  std::thread server_;   // of `later_`
   std::vector<std::thread> pollers_;  // take completions of ops that nobody drives
 };
 

@@ -4,6 +4,8 @@
     place.prepare()             # or: so that it can start programs by
     place.PYTHON, place.environment()
 
+$TUTTI_TORCH_PYTHON: a Python with torch, numpy and setuptools, which is taken as it is; nothing is installed.
+
 torch (539 MB) is kept in build/torch-venv, the package is built into a folder of the build folder. torch's CUDA packages
 (3 GB) are not installed: on a machine without a GPU nothing of them is called, so the libraries that torch is linked with
 are stubs, made here of the symbols that it asks for. The CUDA runtime and CUPTI are real ones: torch calls them early.
@@ -23,9 +25,10 @@ SOURCE = os.environ["TUTTI_SOURCE"]
 BUILD = os.environ["TUTTI_BUILD"]
 PACKAGE = os.path.join(SOURCE, "client", "torch")
 VENV = os.environ.get("TUTTI_TORCH_VENV", os.path.join(SOURCE, "build", "torch-venv"))
-PYTHON = os.path.join(VENV, "bin", "python")
+OWN = os.environ.get("TUTTI_TORCH_PYTHON", "")
+PYTHON = OWN or os.path.join(VENV, "bin", "python")
 STUBS = os.path.join(VENV, "stubs")
-WORK = os.path.join(BUILD, "torch", os.path.basename(VENV.rstrip("/")))  # another torch, another build
+WORK = os.path.join(BUILD, "torch", "own" if OWN else os.path.basename(VENV.rstrip("/")))  # another torch, another build
 LIBRARY = os.path.join(WORK, "lib")
 SKIPPED = 77
 INSTALL_S = 900
@@ -175,7 +178,7 @@ def _build():
             if not os.path.exists(os.path.join(PACKAGE, os.path.relpath(os.path.join(folder, name), copy))):
                 os.unlink(os.path.join(folder, name))
     known = dict(environment(), TUTTI_BUILD=BUILD, MAX_JOBS="2", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
-    known["PATH"] = os.path.join(VENV, "bin") + ":" + os.environ["PATH"]
+    known["PATH"] = os.path.dirname(shutil.which(PYTHON) or PYTHON) + ":" + os.environ["PATH"]  # ninja is there
     if os.path.exists("/usr/lib/ccache/g++"):
         known.update(CXX="/usr/lib/ccache/g++", CCACHE_BASEDIR=SOURCE, CCACHE_NOHASHDIR="1")
     made = os.path.join(WORK, "made")
@@ -199,6 +202,15 @@ def _replace(made):
 def prepare():
     """torch, its stubs and the package, all of them once; scripts that run side by side wait for each other."""
     os.makedirs(WORK, exist_ok=True)
+    if not OWN:
+        _prepare_torch()
+    with open(os.path.join(WORK, "lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _build_once()
+    print("# torch %s" % version(), flush=True)
+
+
+def _prepare_torch():
     os.makedirs(os.path.dirname(VENV), exist_ok=True)
     with open(VENV.rstrip("/") + ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -209,10 +221,6 @@ def prepare():
             _make_stubs()
             with open(stamp, "w"):
                 pass
-    with open(os.path.join(WORK, "lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        _build_once()
-    print("# torch %s" % version(), flush=True)
 
 
 def enter():
@@ -232,8 +240,9 @@ def version():
 def environment(**more):
     """For programs that import torch and tutti_torch; they launch the agents of the build folder."""
     known = dict(os.environ, PYTHONPATH=LIBRARY, TUTTI_PROGRAMS=os.environ.get("TUTTI_PROGRAMS", BUILD))
-    known["LD_LIBRARY_PATH"] = ":".join([STUBS] + glob.glob(os.path.join(VENV, "lib", "python3*", "site-packages", "nvidia",
-                                                                       "*", "lib")))
+    if not OWN:
+        known["LD_LIBRARY_PATH"] = ":".join([STUBS] + glob.glob(os.path.join(VENV, "lib", "python3*", "site-packages", "nvidia",
+                                                                           "*", "lib")))
     known.update(PYTHONDONTWRITEBYTECODE="1", OMP_NUM_THREADS="1")
     for name in ("TUTTI_AGENT", "TUTTI_COORDINATOR"):
         known.pop(name, None)

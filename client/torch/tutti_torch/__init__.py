@@ -30,7 +30,8 @@ import torch.distributed as dist  # noqa: E402
 from .elastic import shrink
 from .state import broadcast_state_dict
 
-__all__ = ["agent_memory", "autoload", "broadcast_state_dict", "copied_bytes", "dump_trace", "empty", "shrink", "why_not_shared"]
+__all__ = ["agent_memory", "autoload", "broadcast_state_dict", "copied_bytes", "dump_trace", "empty", "shrink", "why_no_gpu",
+           "why_not_shared"]
 
 
 def _same_minor(one: str, other: str) -> bool:
@@ -58,13 +59,19 @@ def _module():
 
 
 def copied_bytes() -> int:
-    """Bytes that were copied into and out of staging."""
+    """Bytes that were copied to memory of the agent's and back."""
     return _module().copied_bytes()
 
 
 def why_not_shared() -> str:
     """Why the agent lends no memory; empty = it does."""
     return _module().why_not_shared()
+
+
+def why_no_gpu() -> str:
+    """Why memory of the agent's GPU cannot be opened here, so that tensors of CUDA go through the host; empty = it can, or the
+    agent has no GPU."""
+    return _module().why_no_gpu()
 
 
 def dump_trace(path: str | None = None) -> bytes:
@@ -121,7 +128,7 @@ def _rendezvous(url, timeout=timedelta(minutes=5), **_):
 
 def _register():
     if "tutti" not in dist.Backend.backend_list:
-        dist.Backend.register_backend("tutti", _create, extended_api=True, devices=["cpu"])
+        dist.Backend.register_backend("tutti", _create, extended_api=True, devices=["cpu", "cuda"])
         dist.register_rendezvous_handler("tutti", _rendezvous)
 
 
