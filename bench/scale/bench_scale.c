@@ -1,7 +1,7 @@
 /*
  * What does one coordinator need for N agents?
  *
- *     bench_scale ADDRESS PID AGENTS DEATHS IDLE_SECONDS
+ *     bench_scale ADDRESS PID AGENTS DEATHS IDLE_SECONDS [AGENTS_OF_A_CONNECTION]
  *
  * PID is the coordinator's, whose CPU time and memory are read. All agents come at one instant; they
  * beat for a while; one dies; DEATHS of them die at once; these come back; all of them make a group of
@@ -110,9 +110,9 @@ finish(bool over, const char *phase)
         return;
     }
     (void)printf("%s\"failed\": \"%s: %u joined, %u alive, %u told, %u groups, %u lost without a "
-                 "death\", \"trouble\": \"%s\"}\n",
+                 "death; no heartbeat was sent for %.1f s\", \"trouble\": \"%s\"}\n",
                  separator, phase, all.joined, all.alive, all.told, all.groups, all.false_losses,
-                 all.trouble);
+                 (double)all.latest_ns / 1e9, all.trouble);
     exit(2);
 }
 
@@ -240,19 +240,22 @@ group_all(void)
 int
 main(int argc, char **argv)
 {
-    const uint32_t agents = argc == 6 ? (uint32_t)strtoul(argv[3], NULL, 10) : 0;
-    const uint32_t deaths = argc == 6 ? (uint32_t)strtoul(argv[4], NULL, 10) : 0;
+    const uint32_t agents = argc >= 6 ? (uint32_t)strtoul(argv[3], NULL, 10) : 0;
+    const uint32_t deaths = argc >= 6 ? (uint32_t)strtoul(argv[4], NULL, 10) : 0;
+    const uint32_t share = argc == 7 ? (uint32_t)strtoul(argv[6], NULL, 10) : 1;
 
-    if (agents < 4 || deaths + 2 > agents) {
-        (void)fprintf(stderr, "bench_scale ADDRESS PID AGENTS DEATHS IDLE_SECONDS; at least 4 "
-                              "agents, and two more than die\n");
+    if (agents < 4 || deaths + 2 > agents || share < 1 || share > FLEET_SHARE_MAX) {
+        (void)fprintf(stderr,
+                      "bench_scale ADDRESS PID AGENTS DEATHS IDLE_SECONDS [1 or 2 agents of "
+                      "a connection]; at least 4 agents, and two more than die\n");
         return 2;
     }
     coordinator = atoi(argv[2]);
-    fleet_init(&all, argv[1], agents);
+    fleet_init(&all, argv[1], agents, share);
     (void)printf("{");
     put("agents", agents);
     put("deaths", deaths);
+    put("share", share);
     join_all();
     idle(strtoul(argv[5], NULL, 10));
     die("event", 0, 1);
@@ -261,6 +264,7 @@ main(int argc, char **argv)
     come_back("return", 1, deaths);
     group_all();
     put("false_losses", all.false_losses);
+    put("late_s", (double)all.latest_ns / 1e9);
     put("rss_end_kib", rss_kib() / agents);
     (void)printf(", \"trouble\": \"%s\"}\n", all.trouble);
     return 0;

@@ -17,9 +17,17 @@ typedef enum agent_state {
 
 typedef struct fleet fleet;
 
-typedef struct agent {
+/* A connection, of one agent or of some. */
+typedef struct wire {
     fleet *owner;
     h2_conn *conn; /* NULL = it has none */
+    bool open;
+    uint32_t first; /* number of its first agent */
+} wire;
+
+typedef struct agent {
+    fleet *owner;
+    wire *wire;
     agent_state state;
     uint32_t number;
     uint32_t rank;
@@ -36,8 +44,10 @@ typedef struct agent {
 struct fleet {
     h2_net net;
     agent *agents;
+    wire *wires;
     uint32_t count;
-    bool *killed; /* by rank: on purpose */
+    uint32_t share; /* agents of a connection */
+    bool *killed;   /* by rank: on purpose */
     uint64_t interval_ns;
     uint64_t sweep_ns; /* the last look at heartbeats */
     /* What has happened. */
@@ -54,16 +64,20 @@ struct fleet {
     uint64_t last_told_ns;
     uint32_t told; /* agents that were told `expected` changes */
     uint32_t expected;
-    uint64_t late_ns; /* the longest time in which no heartbeat could be sent */
+    uint64_t late_ns;   /* the longest time in which no heartbeat could be sent */
+    uint64_t latest_ns; /* likewise, since the beginning */
     char trouble[256];
 };
 
-void fleet_init(fleet *self, const char *address, uint32_t count);
+#define FLEET_SHARE_MAX 2 /* H2_STREAMS_MAX has room for so many */
+
+/* [in] share  agents of a connection: 1, as real ones, or more where files are limited */
+void fleet_init(fleet *self, const char *address, uint32_t count, uint32_t share);
 
 /* Begin to connect and to join: all at once. */
 void fleet_start(fleet *self);
 
-/* A process is killed: its connection is gone. */
+/* A process is killed: its connection is gone; where it shares one, its calls are cancelled. */
 void fleet_kill(fleet *self, uint32_t number);
 
 /* Another process takes its place. */

@@ -107,9 +107,10 @@ say(agent *self, const char *path, const ProtobufCMessage *message, uint32_t str
     }
     (void)protobuf_c_message_pack(message, data);
     if (stream == 0) {
-        stream = h2_call(self->conn, path, data, size, strcmp(path, SERVICE "Session") != 0);
+        stream =
+            h2_call(self->wire->conn, path, data, size, strcmp(path, SERVICE "Session") != 0, self);
     } else {
-        h2_send(self->conn, stream, data, size, false);
+        h2_send(self->wire->conn, stream, data, size, false);
     }
     free(data);
     return stream;
@@ -308,10 +309,28 @@ on_message(void *arg, uint32_t stream, const uint8_t *data, size_t size)
     }
 }
 
+static agent *
+agent_of(const wire *self, uint32_t place)
+{
+    const uint32_t number = self->first + place;
+
+    return place < self->owner->share && number < self->owner->count ? &self->owner->agents[number]
+                                                                     : NULL;
+}
+
 static void
 on_open(void *arg)
 {
-    join(arg);
+    wire *self = arg;
+    agent *one;
+    uint32_t i;
+
+    self->open = true;
+    for (i = 0; (one = agent_of(self, i)) != NULL; i++) {
+        if (one->state == AGENT_CONNECTING) {
+            join(one);
+        }
+    }
 }
 
 static void
@@ -332,13 +351,14 @@ static void connect_agent(agent *self);
 
 /* As agents do: who had no seat yet tries again. */
 static void
-on_close(void *arg, const char *why)
+lose_connection(agent *self, const char *why)
 {
-    agent *self = arg;
     fleet *all = self->owner;
     const agent_state before = self->state;
 
-    self->conn = NULL;
+    if (before == AGENT_DEAD) {
+        return;
+    }
     if (before <= AGENT_JOINING) {
         all->retries++;
         connect_agent(self);
@@ -353,13 +373,32 @@ on_close(void *arg, const char *why)
 }
 
 static void
+on_close(void *arg, const char *why)
+{
+    wire *self = arg;
+    agent *one;
+    uint32_t i;
+
+    self->conn = NULL;
+    self->open = false;
+    for (i = 0; (one = agent_of(self, i)) != NULL; i++) {
+        lose_connection(one, why);
+    }
+}
+
+static void
 connect_agent(agent *self)
 {
     static const h2_events events = {on_open, on_message, on_end, on_close};
+    wire *way = self->wire;
 
     self->state = AGENT_CONNECTING;
-    self->conn = h2_open(&self->owner->net, self->number, &events, self);
-    if (self->conn == NULL) {
+    if (way->open) {
+        join(self);
+    } else if (way->conn == NULL) {
+        way->conn = h2_open(&self->owner->net, self->number, &events, way);
+    }
+    if (way->conn == NULL) {
         (void)fprintf(stderr, "bench_scale: agent %u gets no socket: raise ulimit -n\n",
                       self->number);
         exit(1);
@@ -369,12 +408,14 @@ connect_agent(agent *self)
 /* ------------------------------------------------------------------------------ the fleet */
 
 void
-fleet_init(fleet *self, const char *address, uint32_t count)
+fleet_init(fleet *self, const char *address, uint32_t count, uint32_t share)
 {
-    *self = (fleet){.count = count, .interval_ns = TUTTI_NS_PER_S};
+    *self = (fleet){.count = count, .share = share, .interval_ns = TUTTI_NS_PER_S};
     self->agents = calloc(count, sizeof(*self->agents));
+    self->wires = calloc(count / share + 1, sizeof(*self->wires));
     self->killed = calloc(count, sizeof(*self->killed));
-    if (self->agents == NULL || self->killed == NULL || !h2_net_init(&self->net, address)) {
+    if (self->agents == NULL || self->wires == NULL || self->killed == NULL ||
+        !h2_net_init(&self->net, address)) {
         (void)fprintf(stderr, "bench_scale: %s is no address\n", address);
         exit(1);
     }
@@ -385,8 +426,12 @@ start_agent(fleet *self, uint32_t number)
 {
     agent *one = &self->agents[number];
     const uint32_t rank = one->rank;
+    wire *way = &self->wires[number / self->share];
 
-    *one = (agent){.owner = self, .number = number, .rank = rank, .incarnation = tutti_id_draw()};
+    way->owner = self;
+    way->first = number - number % self->share;
+    *one = (agent){
+        .owner = self, .wire = way, .number = number, .rank = rank, .incarnation = tutti_id_draw()};
     connect_agent(one);
 }
 
@@ -409,8 +454,13 @@ fleet_kill(fleet *self, uint32_t number)
     self->alive--;
     self->joined--;
     one->state = AGENT_DEAD;
-    h2_close(one->conn);
-    one->conn = NULL;
+    if (self->share > 1) {
+        h2_cancel(one->wire->conn, one->session);
+        return;
+    }
+    h2_close(one->wire->conn);
+    one->wire->conn = NULL;
+    one->wire->open = false;
 }
 
 void
@@ -445,6 +495,7 @@ send_beats(fleet *self)
     }
     if (self->sweep_ns != 0 && now_ns - self->sweep_ns > self->late_ns) {
         self->late_ns = now_ns - self->sweep_ns;
+        self->latest_ns = self->late_ns > self->latest_ns ? self->late_ns : self->latest_ns;
     }
     self->sweep_ns = now_ns;
     for (i = 0; i < self->count; i++) {

@@ -42,6 +42,7 @@ typedef struct bytes {
 
 typedef struct stream {
     uint32_t id; /* 0 = none */
+    void *arg;
     bytes message;
 } stream;
 
@@ -237,7 +238,7 @@ find_stream(h2_conn *conn, uint32_t id)
 }
 
 uint32_t
-h2_call(h2_conn *conn, const char *path, const uint8_t *data, size_t size, bool end)
+h2_call(h2_conn *conn, const char *path, const uint8_t *data, size_t size, bool end, void *arg)
 {
     uint8_t headers[HEADER_BYTES] = {0x83, 0x86}; /* :method POST, :scheme http */
     stream *one = find_stream(conn, 0);
@@ -247,6 +248,7 @@ h2_call(h2_conn *conn, const char *path, const uint8_t *data, size_t size, bool 
         return 0;
     }
     one->id = conn->next_id;
+    one->arg = arg;
     conn->next_id += 2;
     at += put_header(headers + at, ":path", path);
     at += put_header(headers + at, ":authority", conn->net->authority);
@@ -282,7 +284,7 @@ take_messages(h2_conn *conn, stream *one)
             break;
         }
         at += MESSAGE_HEAD + size;
-        conn->events->on_message(conn->arg, one->id, head + MESSAGE_HEAD, size);
+        conn->events->on_message(one->arg, one->id, head + MESSAGE_HEAD, size);
         if (conn->closed) {
             return;
         }
@@ -319,7 +321,21 @@ end_stream(h2_conn *conn, uint32_t id, const char *status)
     if (one != NULL) {
         one->id = 0;
         bytes_drop(&one->message, one->message.size);
-        conn->events->on_end(conn->arg, id, status);
+        conn->events->on_end(one->arg, id, status);
+    }
+}
+
+void
+h2_cancel(h2_conn *conn, uint32_t id)
+{
+    static const uint8_t cancelled[] = {0, 0, 0, 8};
+    stream *one = id == 0 ? NULL : find_stream(conn, id);
+
+    if (one != NULL && !conn->closed) {
+        one->id = 0;
+        bytes_drop(&one->message, one->message.size);
+        put_frame(conn, RESET, 0, id, cancelled, sizeof(cancelled));
+        flush_out(conn);
     }
 }
 

@@ -15,10 +15,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define H2_STREAMS_MAX 4 /* of a connection at a time */
+#define H2_STREAMS_MAX 8 /* of a connection at a time */
 
 typedef struct h2_conn h2_conn;
 
+/* [in] arg  of on_open and on_close: the connection's; of the others: the call's */
 typedef struct h2_events {
     void (*on_open)(void *arg); /* calls may be made */
     void (*on_message)(void *arg, uint32_t stream, const uint8_t *data, size_t size);
@@ -44,7 +45,11 @@ h2_conn *h2_open(h2_net *net, uint32_t number, const h2_events *events, void *ar
 void h2_close(h2_conn *conn);
 
 /* Begin a call with one message. [in] path  "/package.Service/Method". 0 = too many streams */
-uint32_t h2_call(h2_conn *conn, const char *path, const uint8_t *data, size_t size, bool end);
+uint32_t h2_call(h2_conn *conn, const char *path, const uint8_t *data, size_t size, bool end,
+                 void *arg);
+
+/* The client gives up the call: nothing is heard of it any more. */
+void h2_cancel(h2_conn *conn, uint32_t stream);
 
 /* One more message on an open stream. */
 void h2_send(h2_conn *conn, uint32_t stream, const uint8_t *data, size_t size, bool end);
