@@ -216,7 +216,11 @@ func (lanes *lanes) acquire(ctx context.Context) *laneStream {
 // that was made for nothing counts for a while, so who cannot reach the socket must not ask again.
 func (lanes *lanes) learn(err error) {
 	lanes.ask = time.Now().Add(laneAgain)
-	if found := AsError(err); found != nil && found.Reason == "NO_SHARE_SOCKET" {
+	found := AsError(err)
+	if found != nil && found.Reason == "SHARE_TOKEN" { // the offer was of an agent that is gone
+		return
+	}
+	if found != nil && found.Reason == "NO_SHARE_SOCKET" {
 		lanes.never = true
 	}
 	switch codeOf(err) {

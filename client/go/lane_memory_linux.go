@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"sync/atomic"
@@ -98,16 +99,27 @@ func laneError(code codes.Code, reason, text string) error {
 	return &Error{Code: code, Reason: reason, Text: text, Rank: -1}
 }
 
+// socketError is of an agent that did not answer in time, or is gone: the next one may.
+func socketError(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return laneError(codes.DeadlineExceeded, "", "the agent's socket for shared memory did not answer in time")
+	}
+	return laneError(codes.Unavailable, "", "the agent's socket for shared memory: "+err.Error())
+}
+
 // showToken gets the descriptors for a token: memory, bell, our bell.
 func showToken(socket net.Conn, token []byte) ([]int, error) {
 	answer, control := make([]byte, 25), make([]byte, syscall.CmsgSpace(4*4))
 	// Who is refused is told so at once, and nothing more is read of it: then the write fails.
 	if _, err := socket.Write(append([]byte("tthello1"), token...)); err != nil && !errors.Is(err, syscall.EPIPE) {
-		return nil, err
+		return nil, socketError(err)
 	}
 	size, controls, _, _, err := socket.(*net.UnixConn).ReadMsgUnix(answer, control)
+	if err == nil && size == 0 {
+		err = io.EOF
+	}
 	if err != nil {
-		return nil, err
+		return nil, socketError(err)
 	}
 	fds := descriptorsOf(control[:controls])
 	if size == 24 && string(answer[:8]) == "ttshare1" {

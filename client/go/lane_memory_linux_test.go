@@ -5,10 +5,15 @@ package tutti
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
+	"net"
 	"os"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
 )
 
 func newBell(t *testing.T) (int, *os.File) {
@@ -19,6 +24,43 @@ func newBell(t *testing.T) (int, *os.File) {
 	file := os.NewFile(fd, "bell")
 	t.Cleanup(func() { file.Close() })
 	return int(fd), file
+}
+
+// A socket that does not answer in time, or hangs up, is no reason to ask for lanes never again; one that is not there is.
+func TestLaneSocket(t *testing.T) {
+	name := fmt.Sprintf("tutti-test-%d", os.Getpid())
+	socket, err := net.Listen("unixpacket", "@"+name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	learned := func(within time.Duration, code codes.Code) bool {
+		_, err := takeLane(name, make([]byte, 16), time.Now().Add(within))
+		if codeOf(err) != code {
+			t.Fatalf("%v, not %v", err, code)
+		}
+		var asked lanes
+		asked.learn(err)
+		return asked.never
+	}
+	if learned(10*time.Millisecond, codes.DeadlineExceeded) {
+		t.Error("never again after a socket that did not answer")
+	}
+	go func() {
+		for { // the first connection is the one that was given up
+			peer, err := socket.Accept()
+			if err != nil {
+				return
+			}
+			peer.Close()
+		}
+	}()
+	if learned(time.Minute, codes.Unavailable) {
+		t.Error("never again after a socket that hung up")
+	}
+	socket.Close()
+	if !learned(time.Minute, codes.Unavailable) {
+		t.Error("asks again for a socket that is not there")
+	}
 }
 
 // newSides are a client, and what stands for an agent, over one memory.

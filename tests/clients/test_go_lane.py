@@ -63,7 +63,7 @@ def main():
     race = shutil.which("gcc") is not None
     print("# the race detector: " + ("yes" if race else "no, there is no gcc for cgo"))
     program = build("-race") if race else build()
-    all_tests = "^Test(Scenario|Lane(Ops|Sizes|Errors|Contexts|Goroutines|Ring.*))$"
+    all_tests = "^Test(Scenario|Lane(Ops|Sizes|Errors|Contexts|Goroutines|Ring.*|Socket))$"
     fine = [
         play("lanes", program, all_tests),
         play("lanes, with TLS, client certificates and a token", program, all_tests, secure=True),
