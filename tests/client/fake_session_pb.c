@@ -15,7 +15,8 @@ typedef struct fake_drive {
     tutti_rpc_packed *held[HELD_MAX]; /* answers that wait, the last one goes first */
     unsigned held_count;
     bool writing;
-    bool closed; /* by the client */
+    bool leaving; /* all that are held leave, one after the other */
+    bool closed;  /* by the client */
     bool ended;
 } fake_drive;
 
@@ -39,17 +40,21 @@ end_drive(fake_drive *drive, const tutti_error *err)
     }
 }
 
-/* Answers leave when as many are there as the script holds back, or nothing more will come. */
+/* Answers leave when as many are there as the script holds back, or nothing more will come. Also asked when an
+ * answer has been written, which may be after the client has given its next commands. */
 static void
 write_next(fake_drive *drive)
 {
+    const bool enough = drive->closed || drive->held_count > drive->self->script.session_hold;
+
     if (drive->writing || drive->ended) {
         return;
     }
-    if (drive->held_count > 0) {
+    drive->leaving = drive->held_count > 0 && (drive->leaving || enough);
+    if (drive->leaving) {
         drive->writing = true;
         (void)tutti_rpc_call_write_packed(drive->call, drive->held[--drive->held_count], false);
-    } else if (drive->closed) {
+    } else if (drive->held_count == 0 && drive->closed) {
         end_drive(drive, NULL);
     }
 }
@@ -57,15 +62,11 @@ write_next(fake_drive *drive)
 static void
 answer(fake_drive *drive, const Tutti__V1__DriveResponse *response)
 {
-    const unsigned hold = drive->self->script.session_hold;
-
     assert_true(drive->held_count < HELD_MAX);
     assert_int_equal(tutti_rpc_pack(&response->base, NULL, &drive->held[drive->held_count], NULL),
                      TUTTI_OK);
     drive->held_count++;
-    if (drive->held_count > hold) {
-        write_next(drive);
-    }
+    write_next(drive);
 }
 
 static void
