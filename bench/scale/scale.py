@@ -133,7 +133,8 @@ def goals(rows):
     for key, words, limit, unit in GOALS:
         fine = row[key] < limit or row[key] == limit == 0
         met &= fine
-        lines.append("| %s | < %g %s | %.3g %s | %s |" % (words, limit, unit, row[key], unit, "met" if fine else "missed"))
+        goal = "< %g %s" % (limit, unit) if limit > 0 else "0"
+        lines.append("| %s | %s | %.3g %s | %s |" % (words, goal, row[key], unit, "met" if fine else "missed"))
     return "\n".join(lines) + "\n", met
 
 
