@@ -88,3 +88,10 @@ store_file_write(const unsigned char *from, size_t size)
     assert_int_equal(fwrite(from, 1, size, file), size);
     assert_int_equal(fclose(file), 0);
 }
+
+unsigned
+store_draw(unsigned *seed, unsigned below)
+{
+    *seed = *seed * 1664525U + 1013904223U;
+    return (*seed >> 8) % below;
+}

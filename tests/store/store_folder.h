@@ -21,4 +21,7 @@ bool store_equals(tutti_store *left, tutti_store *right);
 size_t store_file_read(unsigned char *to, size_t room);
 void store_file_write(const unsigned char *from, size_t size);
 
+/* A number below `below`; the same numbers for the same seed. */
+unsigned store_draw(unsigned *seed, unsigned below);
+
 #endif

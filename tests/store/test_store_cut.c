@@ -42,31 +42,24 @@ open_full(tutti_store **ret_store, tutti_error *err)
     return tutti_store_lmdb_open(&options, ret_store, err);
 }
 
-static unsigned
-pick_number(unsigned *seed, unsigned below)
-{
-    *seed = *seed * 1664525U + 1013904223U;
-    return (*seed >> 8) % below;
-}
-
 /* The same changes for the same seed: one to four, of small and of large values. */
 static void
 change_by(tutti_store *store, unsigned seed)
 {
-    const unsigned count = 1 + pick_number(&seed, 4);
+    const unsigned count = 1 + store_draw(&seed, 4);
     unsigned i;
     tutti_error err;
 
     for (i = 0; i < count; i++) {
         char key[16];
         const tutti_bytes value = {value_bytes,
-                                   pick_number(&seed, pick_number(&seed, 4) == 0 ? 20000 : 200)};
+                                   store_draw(&seed, store_draw(&seed, 4) == 0 ? 20000 : 200)};
 
-        (void)snprintf(key, sizeof(key), "key%u", pick_number(&seed, KEYS));
-        if (pick_number(&seed, 4) == 0 && i > 0) {
+        (void)snprintf(key, sizeof(key), "key%u", store_draw(&seed, KEYS));
+        if (store_draw(&seed, 4) == 0 && i > 0) {
             assert_ok(tutti_store_delete(store, tutti_bytes_of(key), NULL, NULL, &err));
         } else {
-            value_bytes[0] = (unsigned char)pick_number(&seed, 256);
+            value_bytes[0] = (unsigned char)store_draw(&seed, 256);
             assert_ok(tutti_store_set(store, tutti_bytes_of(key), value, NULL, &err));
         }
     }
@@ -116,7 +109,7 @@ typedef enum loss {
 static void
 mix_sectors(loss kind, size_t size, unsigned *seed)
 {
-    const unsigned lost = pick_number(seed, count_differing(size) + (count_differing(size) == 0));
+    const unsigned lost = store_draw(seed, count_differing(size) + (count_differing(size) == 0));
     unsigned number = 0;
     size_t at;
 
@@ -126,7 +119,7 @@ mix_sectors(loss kind, size_t size, unsigned *seed)
         const bool is_one = !is_head && differs(at) && number++ == lost;
 
         if (kind == LOSE_ALL || (kind == LOSE_ONE && is_one) || (kind == LOSE_HEADS && is_head) ||
-            (kind == LOSE_SOME && pick_number(seed, 2) == 0)) {
+            (kind == LOSE_SOME && store_draw(seed, 2) == 0)) {
             memcpy(mixed + at, before + at, SECTOR);
         }
     }

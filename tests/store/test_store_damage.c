@@ -42,13 +42,6 @@ open_folder(tutti_store **ret_store, tutti_error *err)
     return tutti_store_lmdb_open(&options, ret_store, err);
 }
 
-static unsigned
-draw(unsigned *seed, unsigned below)
-{
-    *seed = *seed * 1664525U + 1013904223U;
-    return (*seed >> 8) % below;
-}
-
 /* One to three keys set or deleted, the same in both. Sizes from nothing to several pages. */
 static tutti_code
 change(tutti_store *store, tutti_store *mirror, unsigned *seed, tutti_error *err)
@@ -56,8 +49,8 @@ change(tutti_store *store, tutti_store *mirror, unsigned *seed, tutti_error *err
     static const unsigned sizes[] = {1, 40, 300, 2500, sizeof(value_bytes)};
     char keys[3][16];
     tutti_store_change changes[3];
-    const unsigned count = 1 + draw(seed, 3);
-    const unsigned first = draw(seed, KEYS);
+    const unsigned count = 1 + store_draw(seed, 3);
+    const unsigned first = store_draw(seed, KEYS);
     tutti_code code;
     unsigned i;
 
@@ -65,9 +58,9 @@ change(tutti_store *store, tutti_store *mirror, unsigned *seed, tutti_error *err
         (void)snprintf(keys[i], sizeof(keys[i]), "key%u", first + i);
         changes[i] = (tutti_store_change){
             .key = tutti_bytes_of(keys[i]),
-            .value = {value_bytes + draw(seed, 100),
-                      draw(seed, sizes[draw(seed, COUNT_OF(sizes))]) * 99 / 100},
-            .remove = draw(seed, 3) == 0,
+            .value = {value_bytes + store_draw(seed, 100),
+                      store_draw(seed, sizes[store_draw(seed, COUNT_OF(sizes))]) * 99 / 100},
+            .remove = store_draw(seed, 3) == 0,
         };
     }
     code = tutti_store_apply(store, changes, count, NULL, err);
@@ -84,33 +77,33 @@ static size_t
 damage(unsigned char *file, size_t size, unsigned *seed)
 {
     const unsigned pages = (unsigned)(size / PAGE);
-    const size_t at = (size_t)draw(seed, pages) * PAGE;
+    const size_t at = (size_t)store_draw(seed, pages) * PAGE;
     unsigned i;
 
-    switch (draw(seed, 8)) {
+    switch (store_draw(seed, 8)) {
     case 0:
         return at;
     case 1:
-        return draw(seed, (unsigned)size);
+        return store_draw(seed, (unsigned)size);
     case 2: /* a bit of a head */
-        i = 16 + draw(seed, 136);
-        file[draw(seed, 2) * PAGE + i] ^= (unsigned char)(1U << draw(seed, 8));
+        i = 16 + store_draw(seed, 136);
+        file[store_draw(seed, 2) * PAGE + i] ^= (unsigned char)(1U << store_draw(seed, 8));
         return size;
     case 3: /* a bit of a page's first bytes */
-        file[at + draw(seed, 40)] ^= (unsigned char)(1U << draw(seed, 8));
+        file[at + store_draw(seed, 40)] ^= (unsigned char)(1U << store_draw(seed, 8));
         return size;
     case 4: /* any bit */
-        file[draw(seed, (unsigned)size)] ^= (unsigned char)(1U << draw(seed, 8));
+        file[store_draw(seed, (unsigned)size)] ^= (unsigned char)(1U << store_draw(seed, 8));
         return size;
     case 5:
         memset(file + at, 0, PAGE);
         return size;
     case 6: /* a page as it was of another */
-        memmove(file + at, file + (size_t)draw(seed, pages) * PAGE, PAGE);
+        memmove(file + at, file + (size_t)store_draw(seed, pages) * PAGE, PAGE);
         return size;
     default:
-        for (i = draw(seed, 64) + 1; i > 0; i--) {
-            file[at + draw(seed, PAGE)] = (unsigned char)draw(seed, 256);
+        for (i = store_draw(seed, 64) + 1; i > 0; i--) {
+            file[at + store_draw(seed, PAGE)] = (unsigned char)store_draw(seed, 256);
         }
         return size;
     }
@@ -132,7 +125,7 @@ test_store_damage__a_store_that_nobody_touched_is_never_refused(void **state)
     for (i = 0; i < 150; i++) {
         assert_ok(open_folder(&store, &err));
         assert_true(store_equals(store, mirror));
-        for (n = draw(&seed, 20); n > 0; n--) {
+        for (n = store_draw(&seed, 20); n > 0; n--) {
             assert_ok(change(store, mirror, &seed, &err));
         }
         tutti_store_close(store);

@@ -58,21 +58,28 @@ class Lanes(LaneCase):
             client.process.stdin.close()
         self.wait_lanes(0)
 
-    def test_a_killed_agent_is_noticed_by_a_queue(self):
+    def check_a_killed_agent_is_noticed(self, ops, waits):
+        """ops, waits: words of the program, which run ops and one that rank 1 never calls."""
         clients = self.pair()
-        self.assertEqual(self.all_say(clients, "queue", 10), ["ok", "ok"])
-        clients[0].say("hang", 60)
+        self.assertEqual(self.all_say(clients, ops, 10), ["ok", "ok"])
+        clients[0].say(waits, 60)
         time.sleep(0.2)
         self.cluster.agents[0].program.kill()
         words = clients[0].hear().split(" ", 2)
         self.assertEqual(words[1], "CONNECTION_LOST", words)
         self.assertLess(int(words[0]), (NOTICED_S + 1) * 1000, words)
 
-    def test_an_op_of_a_queue_that_is_late_fails_in_the_agents_words(self):
+    def check_a_late_op_fails(self, ops, waits):
         clients = self.pair()
-        self.assertEqual(self.all_say(clients, "queue", 10), ["ok", "ok"])
-        clients[0].say("hang", 1)
+        self.assertEqual(self.all_say(clients, ops, 10), ["ok", "ok"])
+        clients[0].say(waits, 1)
         self.assertRegex(clients[0].hear(), "rank 1")
+
+    def test_a_killed_agent_is_noticed_by_a_queue(self):
+        self.check_a_killed_agent_is_noticed("queue", "hang")
+
+    def test_an_op_of_a_queue_that_is_late_fails_in_the_agents_words(self):
+        self.check_a_late_op_fails("queue", "hang")
 
     def test_a_killed_client_frees_its_lane_and_its_op_fails_on_the_others(self):
         clients = self.pair()
@@ -103,20 +110,10 @@ class Lanes(LaneCase):
         self.assertEqual(self.all_say(fresh, "queue", 1000), ["ok", "ok"])
 
     def test_a_killed_agent_is_noticed_by_who_waits(self):
-        clients = self.pair()
-        self.assertEqual(self.all_say(clients, "ops", 10), ["ok", "ok"])
-        clients[0].say("wait", 60)
-        time.sleep(0.2)
-        self.cluster.agents[0].program.kill()
-        words = clients[0].hear().split(" ", 2)
-        self.assertEqual(words[1], "CONNECTION_LOST", words)
-        self.assertLess(int(words[0]), (NOTICED_S + 1) * 1000, words)
+        self.check_a_killed_agent_is_noticed("ops", "wait")
 
     def test_an_op_that_is_late_fails_in_the_agents_words(self):
-        clients = self.pair()
-        self.assertEqual(self.all_say(clients, "ops", 10), ["ok", "ok"])
-        clients[0].say("wait", 1)
-        self.assertRegex(clients[0].hear(), "rank 1")
+        self.check_a_late_op_fails("ops", "wait")
 
     def test_a_stopped_agent_goes_on_where_it_was(self):
         clients = self.pair()
