@@ -53,22 +53,20 @@ func newLanes(options []Option) *lanes {
 	return &lanes{}
 }
 
+func laneError(code codes.Code, reason, text string) error {
+	return &Error{Code: code, Reason: reason, Text: text, Rank: -1}
+}
+
 func whyNoLane(options []Option) error {
 	var known settings
 	for _, option := range options {
 		option(&known)
 	}
 	if off := os.Getenv("TUTTI_NO_LANE"); off != "" && off[0] != '0' {
-		return &Error{
-			Code: codes.FailedPrecondition, Reason: "LANE_UNWANTED", Rank: -1,
-			Text: "TUTTI_NO_LANE=" + off + " is in the environment of this process",
-		}
+		return laneError(codes.FailedPrecondition, "LANE_UNWANTED", "TUTTI_NO_LANE="+off+" is in the environment of this process")
 	}
 	if known.withoutLane {
-		return &Error{
-			Code: codes.FailedPrecondition, Reason: "LANE_UNWANTED", Rank: -1,
-			Text: "this Agent was connected with WithoutLane",
-		}
+		return laneError(codes.FailedPrecondition, "LANE_UNWANTED", "this Agent was connected with WithoutLane")
 	}
 	return nil
 }

@@ -95,10 +95,6 @@ func newLaneMemory(data []byte, bell int, own *os.File) (*laneMemory, error) {
 
 // ------------------------------------------------------------------------------ where it comes from
 
-func laneError(code codes.Code, reason, text string) error {
-	return &Error{Code: code, Reason: reason, Text: text, Rank: -1}
-}
-
 // socketError is of an agent that did not answer in time, or is gone: the next one may.
 func socketError(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {

@@ -16,7 +16,7 @@ var errBrokenLane error
 type laneMemory struct{ busy time.Duration }
 
 func takeLane(string, []byte, time.Time) (*laneMemory, error) {
-	return nil, &Error{Code: codes.Unimplemented, Rank: -1, Text: "lanes are for Linux on amd64 and arm64"}
+	return nil, laneError(codes.Unimplemented, "", "lanes are for Linux on amd64 and arm64")
 }
 
 func (*laneMemory) close()                        {}
