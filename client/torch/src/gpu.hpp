@@ -52,7 +52,7 @@ class GpuBlock {
 
 class Gpu {
  public:
-  // agent: its address, and options of the client whose ops name blocks. nullptr and ret_why: its memory cannot be opened here.
+  // options: of the client whose ops name blocks. nullptr and ret_why: the agent's memory cannot be opened here.
   static std::unique_ptr<Gpu> open(const tutti_client_options& options, std::string* ret_why);
   ~Gpu();
 

@@ -12,6 +12,17 @@
 namespace py = pybind11;
 using namespace tutti_torch;
 
+namespace {
+
+std::shared_ptr<Runtime> current_runtime() {
+  std::shared_ptr<Runtime> runtime = Runtime::current();
+
+  TORCH_CHECK(runtime != nullptr, "tutti: there is no process group of the backend tutti yet: call init_process_group first");
+  return runtime;
+}
+
+}  // namespace
+
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.attr("built_for") = TORCH_VERSION;
   m.def("version", [] { return std::string(tutti_version()); });
@@ -38,16 +49,15 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def(
       "empty",
       [](int64_t count, py::object dtype) {
-        const std::shared_ptr<Runtime> runtime = Runtime::current();
-        TORCH_CHECK(runtime != nullptr, "tutti: there is no process group of the backend tutti yet: call init_process_group first");
-        return Runtime::empty(runtime, count, at::TensorOptions().dtype(torch::python::detail::py_object_to_dtype(dtype)));
+        return Runtime::empty(current_runtime(), count, at::TensorOptions().dtype(torch::python::detail::py_object_to_dtype(dtype)));
       },
       "A tensor in memory of the agent's");
   m.def(
       "lend_from",
       [](size_t at_least) {
-        TORCH_CHECK(at_least == 0 || Runtime::current() != nullptr,
-                    "tutti: there is no process group of the backend tutti yet: call init_process_group first");
+        if (at_least != 0) {
+          current_runtime();
+        }
         return lend_from(at_least);
       },
       "New tensors of this thread of so many bytes and more are in memory of the agent's; 0: no longer");
