@@ -2,7 +2,7 @@
  * A call: the arguments of Client.op() and Queue.submit() as libtutti takes them, and what they
  * give.
  *
- *     (kind, input, output, dtype, group, reduce, number, timeout_ms, sequence, step, token, tag)
+ *     (kind, input, output, dtype, group, reduce, number, timeout_ms, sequence, step, token, tag[, src_dst[, async]])
  *
  * kind    a tutti_op_kind
  * input   a handle, or what has a buffer, row-major; None = this rank gives nothing
@@ -11,11 +11,13 @@
  * dtype   of the buffers: a tutti_dtype. Their shape is the input's, or the output's without one
  * reduce  a tutti_reduce; 0 of a recv = what comes must have the shape of the output
  * number  the root, the peer, or the factor of PREMUL_SUM
+ * src_dst of a permute: what has a buffer of int32; None or left out = this op has none
+ * async   whether the op is on handles and goes on behind the call; left out = no
  *
  * All have been checked by the package; what is wrong nevertheless is libtutti's to refuse.
  *
- * They give (source, source_global, meta) of a recv; (handle, dtype, shape) where an op on handles
- * without an output has made a tensor; else None.
+ * They give (work, handle) of an async op, with handle "" where it has no result; (source, source_global,
+ * meta) of a recv; (handle, dtype, shape) where an op on handles without an output has made a tensor; else None.
  */
 #include <string.h>
 
@@ -34,7 +36,10 @@ enum {
     STEP,
     TOKEN,
     TAG,
-    ARGS
+    SRC_DST,
+    ASYNC,
+    ARGS_MAX,
+    ARGS_MIN = SRC_DST
 };
 
 /* [out, borrowed] ret_text  NULL = it is no text */
@@ -125,15 +130,36 @@ read_spec(native_call *call)
     return true;
 }
 
+/* [in] args  those behind `tag`, `count` of them */
 static bool
-read_arguments(native_call *call, PyObject *const *args)
+read_more(native_call *call, PyObject *const *args, Py_ssize_t count)
+{
+    if (count > 0 && args[0] != Py_None) {
+        if (PyObject_GetBuffer(args[0], &call->src_dst, PyBUF_C_CONTIGUOUS) != 0) {
+            call->src_dst.obj = NULL;
+            return false;
+        }
+        call->op.src_dst = call->src_dst.buf;
+        call->op.src_dst_count = (size_t)call->src_dst.len / sizeof(*call->op.src_dst);
+    }
+    if (count > 1) {
+        const int is_async = PyObject_IsTrue(args[1]);
+
+        call->op.async = is_async > 0;
+        return is_async >= 0;
+    }
+    return true;
+}
+
+static bool
+read_arguments(native_call *call, PyObject *const *args, Py_ssize_t count)
 {
     const int read = PyBUF_C_CONTIGUOUS | PyBUF_ND;
 
     return read_numbers(call, args) && read_text(args[GROUP], &call->op.group) &&
            read_thing(args[INPUT], read, &call->op.input, &call->input) &&
            read_thing(args[OUTPUT], read | PyBUF_WRITABLE, &call->op.output, &call->output) &&
-           read_spec(call);
+           read_spec(call) && read_more(call, args + ARGS_MIN, count - ARGS_MIN);
 }
 
 bool
@@ -141,11 +167,12 @@ native_call_read(native_call *call, PyObject *const *args, Py_ssize_t count)
 {
     memset(call, 0, sizeof(*call));
     tutti_op_init(&call->op);
-    if (count != ARGS) {
-        PyErr_Format(PyExc_TypeError, "an op takes %d arguments, not %zd", (int)ARGS, count);
+    if (count < ARGS_MIN || count > ARGS_MAX) {
+        PyErr_Format(PyExc_TypeError, "an op takes %d to %d arguments, not %zd", (int)ARGS_MIN,
+                     (int)ARGS_MAX, count);
         return false;
     }
-    return read_arguments(call, args);
+    return read_arguments(call, args, count);
 }
 
 void
@@ -153,6 +180,7 @@ native_call_free(native_call *call)
 {
     PyBuffer_Release(&call->input);
     PyBuffer_Release(&call->output);
+    PyBuffer_Release(&call->src_dst);
 }
 
 bool
@@ -184,6 +212,9 @@ native_call_said(const native_call *call, const tutti_op_result *result, const t
 {
     const tutti_handle *made = &result->output;
 
+    if (call->op.async) {
+        return Py_BuildValue("ss", result->work, made->text);
+    }
     if (call->kind == TUTTI_OP_RECV) {
         return Py_BuildValue("IIy#", (unsigned)result->source, (unsigned)result->source_global,
                              more->user_meta == NULL ? "" : (const char *)more->user_meta,

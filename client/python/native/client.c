@@ -123,7 +123,7 @@ incarnation_of(PyObject *object, void *closure)
 static PyMethodDef methods[] = {
     {"op", (PyCFunction)(void (*)(void))native_op, METH_FASTCALL,
      "op(kind, input, output, dtype, group, reduce, number, timeout_ms, sequence, step, token, "
-     "tag)"},
+     "tag[, src_dst[, async]])"},
     {"queue", native_queue_new, METH_NOARGS, "A Queue: ops of an event loop."},
     {"close", close_client, METH_NOARGS, "Close it, when the calls of other threads have ended."},
     {NULL, NULL, 0, NULL},

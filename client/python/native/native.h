@@ -67,6 +67,7 @@ typedef struct native_call {
     tutti_spec spec;
     Py_buffer input; /* .obj NULL = it is not a buffer */
     Py_buffer output;
+    Py_buffer src_dst; /* of a permute; .obj NULL = none */
 } native_call;
 
 /* False = raised. native_call_free it in either case. With the GIL, as all here. */

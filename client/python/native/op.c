@@ -43,6 +43,8 @@ run_data(tutti_client *client, const native_call *call, tutti_op_result *result,
         return tutti_scatter_data(client, op, spec, data, into, bytes, err);
     case TUTTI_OP_ALL_TO_ALL:
         return tutti_all_to_all_data(client, op, spec, data, into, err);
+    case TUTTI_OP_PERMUTE:
+        return tutti_permute_data(client, op, spec, data, into, err);
     case TUTTI_OP_SEND:
         return tutti_send_data(client, op, spec, data, err);
     case TUTTI_OP_RECV:
@@ -68,6 +70,7 @@ run_handles(tutti_client *client, const native_call *call, tutti_op_result *resu
         [TUTTI_OP_GATHER] = tutti_gather,
         [TUTTI_OP_SCATTER] = tutti_scatter,
         [TUTTI_OP_ALL_TO_ALL] = tutti_all_to_all,
+        [TUTTI_OP_PERMUTE] = tutti_permute,
         [TUTTI_OP_SEND] = tutti_send,
         [TUTTI_OP_RECV] = tutti_recv,
     };

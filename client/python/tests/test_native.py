@@ -41,6 +41,16 @@ class NativeCase(case.AgentCase):
         for agent, bytes_copied in self.counted(lambda agent: agent.all_reduce(np.ones(3, np.float32))):
             self.assertEqual(bytes_copied, 24, agent)
 
+    def test_permute_goes_this_way(self):
+        ring = [(r + 1) % self.size for r in range(self.size)]
+        for agent, bytes_copied in self.counted(lambda agent: agent.permute(np.ones(3, np.float32), ring)):
+            self.assertEqual(bytes_copied, 24, agent)
+        for wrong in ([0] * self.size, bytes(self.size), [1 << 40] * self.size, [0.5] * self.size):
+            with self.assertRaises(Exception) as caught:
+                self.all(lambda agent: agent.permute(np.ones(3, np.float32), wrong))
+            if wrong in ([0] * self.size, bytes(self.size)):
+                self.assertEqual(caught.exception.reason, "BAD_PERMUTATION")
+
     def test_a_large_array_is_copied_once(self):
         x = np.ones(LARGE, np.float32)
         for agent, bytes_copied in self.counted(lambda agent: agent.all_reduce(x)):
@@ -100,12 +110,14 @@ class NativeCase(case.AgentCase):
             part = self.all(lambda agent: agent.reduce_scatter(x[agent.rank], "max"))
             every = self.all(lambda agent: agent.all_gather(x[agent.rank]))
             turned = self.all(lambda agent: agent.all_to_all(x[agent.rank]))
+            moved = self.all(lambda agent: agent.permute(x[agent.rank], [(r + 1) % n for r in range(n)]))
             rooted = self.all(lambda agent: agent.reduce(x[agent.rank], "sum", 1))
             for rank in range(n):
                 piece = slice(rank * (count // n), (rank + 1) * (count // n))
                 np.testing.assert_array_equal(same[rank], total)
                 np.testing.assert_array_equal(part[rank], x[n - 1][piece])
                 np.testing.assert_array_equal(every[rank], np.concatenate(x))
+                np.testing.assert_array_equal(moved[rank], x[rank - 1])
                 np.testing.assert_array_equal(turned[rank], np.concatenate([one[piece] for one in x]))
                 np.testing.assert_array_equal(rooted[rank], total) if rank == 1 else self.assertIsNone(rooted[rank])
                 self.assertEqual(same[rank].dtype, np.int32)

@@ -13,6 +13,7 @@ what empty() gives, costs none in the next op.
 
 from __future__ import annotations
 
+import array
 import collections
 import functools
 import math
@@ -48,7 +49,7 @@ LENT_MAX = 512  # of an agent's --shares-max (1024); beyond it results are copie
 # tutti_op_kind, by the name of the method on the wire.
 _KINDS = {
     "AllReduce": 1, "Reduce": 2, "ReduceScatter": 3, "Broadcast": 4, "AllGather": 5, "Gather": 6, "Scatter": 7,
-    "AllToAll": 8, "Barrier": 10, "Send": 11, "Recv": 12,
+    "AllToAll": 8, "Permute": 9, "Barrier": 10, "Send": 11, "Recv": 12,
 }  # fmt: skip
 _ANY_SOURCE = -(1 << 31)
 _REDUCES = _wire.enum_numbers("ReduceOp", "REDUCE_OP_")
@@ -66,6 +67,14 @@ def _size_class(nbytes: int) -> int:
     Stages."""
     step = max(STAGE_STEP, 1 << max(0, nbytes.bit_length() - 4))
     return -(-nbytes // step) * step
+
+
+def _ranks_of(src_dst: Sequence[int]) -> "array.array[int] | None":
+    """As the native module takes them; None: they are no numbers, which the long way has words for."""
+    try:
+        return array.array("i", list(src_dst))
+    except (TypeError, OverflowError, ValueError):
+        return None
 
 
 class Stage:
@@ -331,6 +340,7 @@ class Fast:
         takes: bool = True,
         gives: bool = True,
         tag: int = 0,
+        src_dst: Sequence[int] | None = None,
     ) -> Any:
         """The result, or NO.
 
@@ -339,10 +349,16 @@ class Fast:
                 into as many parts as there are ranks
         takes   this rank gets a result
         gives   this rank gives x; else x says what the result will be
+        src_dst of a permute
         """
         told = self._told(how, op, number, tag)
         if told is None:
             return NO
+        if src_dst is not None:
+            ranks = _ranks_of(src_dst)
+            if ranks is None:
+                return NO
+            told += (ranks,)
         kind = _KINDS[method]
         if x is None:
             await (self._engine or await self._open()).op(kind, None, None, 0, *told)
