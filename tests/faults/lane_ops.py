@@ -2,10 +2,11 @@
 
 `Stub` wraps an agent's CollectivesService stub. It answers `stub.Method(request, timeout)` by a blocking call of
 libtutti, and `stub.Method.future(request, timeout)` by a completion queue of its own; errors are grpc.RpcErrors with
-the same code, reason and text. What the native module has no argument for (async, permute, who only receives without
-saying the shape) goes by the stub.
+the same code, reason and text. What the native module has no argument for (an async op of inline data, who only
+receives without saying the shape) goes by the stub.
 """
 
+import array as arrays
 import importlib.util
 import math
 import os
@@ -21,9 +22,9 @@ from cluster_case import NUMPY, collectives
 
 NATIVE = os.path.join(os.environ["TUTTI_BUILD"], "python", "_native.abi3.so")
 KINDS = {"AllReduce": 1, "Reduce": 2, "ReduceScatter": 3, "Broadcast": 4, "AllGather": 5, "Gather": 6, "Scatter": 7,
-         "AllToAll": 8, "Barrier": 10, "Send": 11, "Recv": 12}  # tutti_op_kind
+         "AllToAll": 8, "Permute": 9, "Barrier": 10, "Send": 11, "Recv": 12}  # tutti_op_kind
 SAID = {"group", "input", "payload", "options", "reduce_op", "output", "inline_result", "destination", "source",
-        "expect"}  # fields of requests that a call of libtutti has arguments for
+        "expect", "src_dst"}  # fields of requests that a call of libtutti has arguments for
 AT_ROOT = ("Reduce", "Gather")
 CODES = {code.value[0]: code for code in grpc.StatusCode}
 WARM_UP = 3  # calls of a client, of which the last one opens its stream
@@ -73,7 +74,7 @@ class Call:
 
     def __init__(self, name, request, rank, size, timeout):
         unsaid = {field.name for field, _ in request.ListFields()} - SAID
-        if name not in KINDS or unsaid or getattr(request.options, "async"):
+        if name not in KINDS or unsaid:
             raise Unsaid(name)
         self.name, self.request, self.rank, self.size = name, request, rank, size
         self.given = self.taken = None
@@ -85,6 +86,9 @@ class Call:
         elif name != "Barrier":
             self.read_inline()
         options = request.options
+        self.is_async = getattr(options, "async")
+        if self.is_async and not self.by_handle:
+            raise Unsaid("an async op of inline data")
         self.timeout_ms = options.timeout_ms or math.ceil((timeout or 0) * 1000)
 
     def expected(self):
@@ -115,12 +119,16 @@ class Call:
         peer = request.destination if self.name == "Send" else request.source if self.name == "Recv" else 0
         return (KINDS[self.name], self.given, self.taken, kinds.get(dtype, 0), request.group or None,
                 getattr(request, "reduce_op", 0), float(peer), self.timeout_ms, getattr(options, "sequence", 0),
-                options.step, options.token, 0)
+                options.step, options.token, 0, arrays.array("i", getattr(request, "src_dst", ())) or None,
+                self.is_async)
 
     def response(self, said):
         message = getattr(collectives, self.name + "Response")()
-        if self.by_handle:
+        if self.is_async:
+            message.info.work, message.output.handle = said
+        elif self.by_handle:
             message.output.handle = said[0] if said else (self.taken or self.given).partition("@")[0]
+        if self.by_handle:
             return message
         array = self.given if self.name == "Broadcast" else self.taken
         if array is not None:
