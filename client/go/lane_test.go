@@ -2,6 +2,10 @@ package tutti
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -343,6 +347,69 @@ func TestLaneOff(t *testing.T) {
 		agent.Close()
 		return nil
 	})
+}
+
+// writeToken puts a token of a client into the file, which servers take for so long: their clocks may be 30 s late.
+func writeToken(t *testing.T, key, path string, taken time.Duration) {
+	secret, err := os.ReadFile(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encode := base64.RawURLEncoding.EncodeToString
+	claims := fmt.Sprintf(`{"aud":"tutti","sub":"tests","role":"client","job":"default","exp":%d}`,
+		time.Now().Add(taken-30*time.Second).Unix())
+	text := encode([]byte(`{"alg":"HS256","typ":"JWT"}`)) + "." + encode([]byte(claims))
+	sign := hmac.New(sha256.New, []byte(strings.TrimSpace(string(secret))))
+	sign.Write([]byte(text))
+	text += "." + encode(sign.Sum(nil))
+	if err = os.WriteFile(path+".new", []byte(text), 0o600); err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLaneToken: when the token that a lane's stream began with ends, calls are refused; with another token in the file, there
+// is a lane again. If that is there in time, no call fails.
+func TestLaneToken(t *testing.T) {
+	key := os.Getenv("TUTTI_TEST_KEY")
+	if key == "" {
+		t.Skip("no key to sign tokens with: set TUTTI_TEST_KEY to its file")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	path := t.TempDir() + "/token"
+	t.Setenv("TUTTI_TOKEN_FILE", path)
+	const taken = 8 * time.Second
+	list := func(agent *Agent) error {
+		_, err := agent.Tensors.List(ctx, &tuttiv1.ListRequest{})
+		return err
+	}
+
+	writeToken(t, key, path, taken)
+	agent := laneAgents(ctx, t)[0]
+	var err error
+	for err == nil {
+		err = list(agent)
+	}
+	if found := AsError(err); found == nil || found.Code != codes.Unauthenticated || found.Reason != "TOKEN_EXPIRED" {
+		t.Fatalf("when the token had ended: %v", err)
+	}
+	writeToken(t, key, path, taken)
+	for began := time.Now(); err != nil; err = list(agent) {
+		if time.Since(began) > time.Minute {
+			t.Fatalf("with another token: %v", err)
+		}
+	}
+	untilCarried(ctx, t, agent)
+	writeToken(t, key, path, time.Hour)
+	for began := time.Now(); time.Since(began) < taken+2*time.Second; {
+		if err = list(agent); err != nil {
+			t.Fatalf("the next token was there in time: %v", err)
+		}
+	}
+	untilCarried(ctx, t, agent)
 }
 
 // TestLaneKilled: a call under way fails when its agent is killed; so do later ones, and none hangs.

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Goal: small calls of client/go go through a lane where there is one, with the results, the errors and the words of
-gRPC; contexts end them; a killed agent ends them; and where there is no lane all goes by gRPC.
+gRPC; contexts end them, and so do a killed agent and the end of a token; where there is no lane all goes by gRPC.
 
 Method: the Lane tests of client/go and its scenario against fresh processes, built with the race detector where cgo has
 a compiler. They count the calls that lanes have carried.
@@ -31,6 +31,8 @@ def play(title, program, tests, secure=False, agent_options=(), kills=False, **e
     """These tests on a cluster of their own."""
     print("# " + title, flush=True)
     cluster = worlds.Cluster(SIZE, secure, agent_options=["--functions", "demo", *agent_options])
+    if secure:
+        environment["TUTTI_TEST_KEY"] = cluster.secrets.path("key")
     if kills:
         environment["TUTTI_TEST_VICTIM"] = str(cluster.agents[0].process.pid)
     known = dict(os.environ)
@@ -67,6 +69,7 @@ def main():
     fine = [
         play("lanes", program, all_tests),
         play("lanes, with TLS, client certificates and a token", program, all_tests, secure=True),
+        play("a token that ends", program, "^TestLaneToken$", secure=True),
         play("a client that wants no lanes", program, "^Test(Scenario|LaneOff)$",
              TUTTI_NO_LANE="1", TUTTI_TEST_WHY_NO_LANE="LANE_UNWANTED"),
         play("agents without lanes", program, "^Test(Scenario|LaneOff)$", agent_options=["--no-lane"],
