@@ -7,6 +7,12 @@
 /* Does it follow, and knows several servers? Any thread. */
 bool tutti_rpc_channel_has_others(const tutti_rpc_channel *channel);
 
+/*
+ * With `follow`: a server has said that there are others, which the channel's one address stands for. It has others from now
+ * on. Any thread.
+ */
+void tutti_rpc_channel_expect_others(tutti_rpc_channel *channel);
+
 /* With `follow`: the server is silent though a stream to it is open: go on to the next. Any thread. */
 void tutti_rpc_channel_move_on(tutti_rpc_channel *channel);
 

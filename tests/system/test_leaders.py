@@ -49,9 +49,10 @@ WAIT_S = 60  # for another leader
 class Coordinators:
     """Some coordinators on one etcd, each started again when it ends, as a supervisor does."""
 
-    def __init__(self, etcd, folder, hosts, *options):
-        self.etcd, self.folder, self.hosts, self.options = etcd, folder, hosts, options
-        self.addresses = ["%s:%d" % (host.address, PORT) if host is not None else "127.0.0.1:%d" % free_port()
+    def __init__(self, etcd, folder, hosts, *options, addresses=None, name=None):
+        """addresses: where they listen; name: what stands for all of them, instead of a list."""
+        self.etcd, self.folder, self.hosts, self.options, self.name = etcd, folder, hosts, options, name
+        self.addresses = addresses or ["%s:%d" % (host.address, PORT) if host is not None else "127.0.0.1:%d" % free_port()
                           for host in hosts]
         self.processes = [None] * len(hosts)
         self.codes = []  # of those that have ended by themselves
@@ -81,7 +82,7 @@ class Coordinators:
             time.sleep(0.05)
 
     def address(self):
-        return ",".join(self.addresses)
+        return self.name or ",".join(self.addresses)
 
     def leader(self):
         """Who leads by etcd's word; None = nobody."""
@@ -135,7 +136,7 @@ class Rig:
 
     size = 3
 
-    def __init__(self, members=1, coordinators=3, etcd_options=(), with_hosts=True):
+    def __init__(self, members=1, coordinators=3, etcd_options=(), with_hosts=True, agent_host=None, **named):
         self.folder = tempfile.TemporaryDirectory(prefix="tutti-leaders-")
         self.network = None
         hosts = [None] * (coordinators + 1 + self.size)
@@ -147,8 +148,8 @@ class Rig:
         self.etcd = Etcd(self.folder.name, hosts[0], members, *etcd_options)
         try:
             self.coordinators = Coordinators(self.etcd, self.folder.name, hosts[1:coordinators + 1],
-                                             "--heartbeat-timeout", SILENCE)
-            self.agent_hosts = hosts[coordinators + 1:]
+                                             "--heartbeat-timeout", SILENCE, **named)
+            self.agent_hosts = [agent_host or host for host in hosts[coordinators + 1:]]
             self.coordinators.wait_for_leader()
             self.agents = [Agent(self, rank, self.agent_hosts[rank]) for rank in range(self.size)]
             for agent in self.agents:
@@ -434,6 +435,105 @@ class Leaders(unittest.TestCase):
             well = True
         finally:
             rig.close(well)
+
+
+class Reader:
+    """Where programs read another /etc/hosts than all others do: in a mount namespace."""
+
+    address = "127.0.0.1"
+
+    def __init__(self, path):
+        self.path = path
+
+    def words(self, *words):
+        return ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', self.path, *words]
+
+    def why_not(self):
+        done = subprocess.run(self.words("true"), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              close_fds=False, text=True)
+        return None if done.returncode == 0 else "no other /etc/hosts for a program: " + done.stdout.strip()
+
+
+class Names(unittest.TestCase):
+    """One name stands for all coordinators, as that of a service on Kubernetes does."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="tutti-names-")
+        self.addCleanup(self.folder.cleanup)
+        hosts = os.path.join(self.folder.name, "hosts")
+        with open(hosts, "w") as file:
+            file.write("127.0.0.1 localhost\n127.0.0.2 coordinators.test\n127.0.0.3 coordinators.test\n")
+        self.host = Reader(hosts)
+        why_not = self.host.why_not()
+        if why_not is not None:
+            self.skipTest(why_not)
+
+    def test_certificates_have_the_name_alone(self):
+        """A standby tells the number of the leader, which no certificate has."""
+        certs = os.path.join(self.folder.name, "certs")
+        code, _, err = support.run("tutti", "certs", "make", certs, "--address", "coordinators.test")
+        self.assertEqual(code, 0, err)
+        etcd = Etcd(self.folder.name, None, 1)
+        port = free_port()
+        addresses = ["127.0.0.2:%d" % port, "127.0.0.3:%d" % port]
+        words = ["--store", "etcd:%s/named" % etcd.endpoints(), "--tls-cert", os.path.join(certs, "server.pem"),
+                 "--tls-key", os.path.join(certs, "server.key")]
+        try:
+            one, two = (support.Program("tutti-coordinator", *words, listen=address)
+                        for address in addresses)
+            self.addCleanup(one.kill)
+            self.addCleanup(two.kill)
+            one.wait_for_log("this coordinator leads")
+            two.wait_for_log("stands by")
+            self.add("coordinators.test:%d" % port, "--tls-ca", os.path.join(certs, "ca.pem"))
+            self.assertEqual(one.stop(), 0)
+            two.wait_for_log("this coordinator leads")
+            with support.Program("tutti-coordinator", *words, listen=addresses[0]) as one:
+                one.wait_for_log("stands by")
+                self.add("coordinators.test:%d" % port, "--tls-ca", os.path.join(certs, "ca.pem"))
+        finally:
+            etcd.close()
+
+    def test_a_leader_that_hangs_is_left(self):
+        port = free_port()
+        addresses = ["127.0.0.2:%d" % port, "127.0.0.3:%d" % port]
+        rig = Rig(coordinators=2, with_hosts=False, agent_host=self.host, addresses=addresses,
+                  name="coordinators.test:%d" % port)
+        well = False
+        try:
+            self.leave_each(rig)
+            well = True
+        finally:
+            rig.close(well)
+
+    def add(self, coordinators, *options):
+        """The command finds who leads, too."""
+        words = [os.path.join(support.PROGRAMS, "tutti"), "--coordinator", coordinators, *options, "--timeout", "30s",
+                 "store", "add", "count"]
+        done = subprocess.run(self.host.words(*words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, close_fds=False, timeout=60, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+    def leave_each(self, rig):
+        """Each of the two leads, hangs, and is left, so that once it is the first address of the name."""
+        reduces = Reduces(rig.agents, "world")
+        for _ in range(2):
+            number = rig.coordinators.leader()
+            hung = rig.coordinators.processes[number]
+            said = [agent.program.log() for agent in rig.agents]
+            before = rig.coordinators.revision()
+            hung.send_signal(signal.SIGSTOP)
+            try:
+                rig.coordinators.wait_for_leader(before)
+                for rank, agent in enumerate(rig.agents):
+                    wait_until(lambda: "in touch with the coordinator again" in agent.program.log()[len(said[rank]):],
+                               "rank %d has not found the next leader: %s" % (rank, agent.program.log()))
+                self.add(rig.coordinators.name)
+            finally:
+                hung.send_signal(signal.SIGCONT)
+            wait_until(lambda: hung.poll() is not None, "the leader that woke has not ended")
+            wait_until(lambda: rig.coordinators.processes[number] is not hung, "it was not started again")
+        self.assertEqual(reduces.end(), [])
 
 
 class Etcds(unittest.TestCase):

@@ -105,8 +105,10 @@ user_agent(void)
 }
 
 static size_t
-fill_args(const tutti_rpc_channel_options *options, grpc_arg args[ARGS_MAX])
+fill_args(const tutti_rpc_channel *channel, grpc_arg args[ARGS_MAX])
 {
+    const tutti_rpc_channel_options *options = &channel->options;
+    const char *certified = rpc_channel_certified_name(channel);
     const uint64_t backoff =
         options->backoff_max_ns == 0 ? BACKOFF_MAX_NS_DEFAULT : options->backoff_max_ns;
     const uint64_t receive =
@@ -135,8 +137,11 @@ fill_args(const tutti_rpc_channel_options *options, grpc_arg args[ARGS_MAX])
     if (options->bulk) { /* gRPC would keep a copy of each message until it is answered */
         put_channel_arg(args, &n, GRPC_ARG_ENABLE_RETRIES, 0);
     }
-    if (rpc_is_given(options->tls_name)) {
-        put_channel_arg_text(args, &n, GRPC_SSL_TARGET_NAME_OVERRIDE_ARG, options->tls_name);
+    if (channel->spread) {
+        put_channel_arg_text(args, &n, GRPC_ARG_LB_POLICY_NAME, "round_robin");
+    }
+    if (certified != NULL) {
+        put_channel_arg_text(args, &n, GRPC_SSL_TARGET_NAME_OVERRIDE_ARG, certified);
     }
     return n;
 }
@@ -146,7 +151,7 @@ rpc_channel_make(tutti_rpc_channel *channel, grpc_channel **ret_grpc, tutti_erro
 {
     grpc_channel_credentials *credentials = NULL;
     grpc_arg args[ARGS_MAX];
-    const grpc_channel_args all = {.num_args = fill_args(&channel->options, args), .args = args};
+    const grpc_channel_args all = {.num_args = fill_args(channel, args), .args = args};
 
     TUTTI_TRY(rpc_channel_credentials(channel, &credentials, err));
     *ret_grpc = grpc_channel_create(channel->address->text, credentials, &all);

@@ -77,6 +77,8 @@ struct tutti_rpc_channel {
     size_t target_count;    /* of the list */
     size_t told; /* how many were told; the place of the next one is this modulo the room */
     atomic_size_t moves;
+    atomic_bool others; /* a server has said that there are others */
+    bool spread;        /* behind the lock: the servers behind a name are called in turns */
     tutti_rpc_channel_options options; /* its texts are owned, `token` is not kept */
     rpc_secrets secrets;
     atomic_size_t calls; /* on the first connection */
@@ -243,8 +245,15 @@ tutti_code rpc_channel_targets_open(tutti_rpc_channel *channel, const char *targ
 static inline bool
 rpc_channel_has_others(const tutti_rpc_channel *channel)
 {
-    return channel->target_count > 1 || atomic_load(&channel->moves) > 0;
+    return channel->target_count > 1 || atomic_load(&channel->moves) > 0 ||
+           atomic_load(&channel->others);
 }
+
+/*
+ * The name that the certificate of the present target has to have; NULL = that of its address. With the lock, or before
+ * the channel is open.
+ */
+const char *rpc_channel_certified_name(const tutti_rpc_channel *channel);
 
 /* A call has failed: shall later ones go elsewhere? [in] moves  when the call began */
 void rpc_channel_follow(tutti_rpc_channel *channel, const tutti_error *err, bool from_peer,

@@ -4,7 +4,13 @@
  * A move makes a new channel of gRPC, which has no backoff from earlier attempts; the one before is
  * kept until the next move, since streams may still wait for its connection. Several calls may fail
  * for one reason at the same time: only those that began after the last move may cause another.
+ *
+ * A name may stand for several servers. At first gRPC takes the first one that it can connect to, so that not all clients
+ * have connections to all servers. If that one is left, calls to the name go to all in turns (round_robin), of
+ * which a server that accepts connections and then says nothing is none: a connection counts when the server has
+ * said something on it.
  */
+#include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +40,43 @@ rpc_channel_targets_open(tutti_rpc_channel *channel, const char *target, bool fo
     channel->target_count = count;
     channel->address = &channel->targets[0];
     return TUTTI_OK;
+}
+
+/* Is it a name of DNS, which may stand for several servers? */
+static bool
+is_name(const tutti_address *address)
+{
+    unsigned char number[sizeof(struct in6_addr)];
+
+    return address->path[0] == '\0' && inet_pton(AF_INET, address->host, number) != 1 &&
+           inet_pton(AF_INET6, address->host, number) != 1;
+}
+
+/*
+ * Servers behind one name have no names of their own that a certificate could have: a number that one of them
+ * has told stands for that name. Who told it was a server of the name by its certificate.
+ */
+const char *
+rpc_channel_certified_name(const tutti_rpc_channel *channel)
+{
+    const tutti_address *address = channel->address;
+
+    if (rpc_is_given(channel->options.tls_name)) {
+        return channel->options.tls_name;
+    }
+    if (channel->target_count > 1 || address < channel->targets + channel->target_count ||
+        is_name(address) || !is_name(&channel->targets[0])) {
+        return NULL;
+    }
+    return channel->targets[0].host;
+}
+
+void
+tutti_rpc_channel_expect_others(tutti_rpc_channel *channel)
+{
+    if (channel->options.follow) {
+        atomic_store(&channel->others, true);
+    }
 }
 
 bool
@@ -82,13 +125,16 @@ static void
 move_to(tutti_rpc_channel *self, const tutti_address *to)
 {
     const tutti_address *from = self->address;
+    const bool spread = self->spread;
     grpc_channel *fresh = NULL;
     tutti_error err;
 
     self->address = to;
+    self->spread = is_name(to);
     if (rpc_channel_make(self, &fresh, &err) != TUTTI_OK) {
         TUTTI_LOG("rpc/channel", WARN, "could not go on to %s: %s", to->text, err.text);
         self->address = from;
+        self->spread = spread;
         return;
     }
     rpc_connections_replace(self, fresh);
@@ -142,6 +188,13 @@ is_gone(const tutti_error *err, bool from_peer)
            (!from_peer && (err->code == TUTTI_UNAVAILABLE || err->code == TUTTI_DEADLINE_EXCEEDED));
 }
 
+/* With the lock held: does the present target stand for several? */
+static bool
+has_more(const tutti_rpc_channel *self)
+{
+    return rpc_channel_has_others(self) && is_name(self->address);
+}
+
 void
 rpc_channel_follow(tutti_rpc_channel *channel, const tutti_error *err, bool from_peer, size_t moves)
 {
@@ -155,8 +208,8 @@ rpc_channel_follow(tutti_rpc_channel *channel, const tutti_error *err, bool from
         const tutti_address *told = leads_not ? find_told(channel, err->group) : NULL;
 
         told = told != NULL && told != channel->address ? told : find_next(channel);
-        if (told != channel->address) { /* else there is only one: gRPC connects to it again */
-            move_to(channel, told);
+        if (told != channel->address || (!leads_not && has_more(channel))) {
+            move_to(channel, told); /* else there is only one: gRPC connects to it again */
         }
     }
     (void)pthread_mutex_unlock(&channel->lock);

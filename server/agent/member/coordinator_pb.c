@@ -12,6 +12,7 @@
 #include "base/os/log.h"
 #include "coll/fault_inject/fault_inject.h"
 #include "coll/transport.h"
+#include "rpc/follow.h"
 #include "server/agent/member/member.h"
 #include "server/agent/op/coordinator_request.h"
 #include "server/agent/op/group.h"
@@ -265,6 +266,9 @@ agent_wire_session_message(tutti_agent *agent, tutti_rpc_message *message)
     case TUTTI__V1__SESSION_RESPONSE__EVENT_ACCEPTED:
         for (i = 0; i < event->accepted->n_lost; i++) {
             take_lost(agent, event->accepted->lost[i]);
+        }
+        if (event->accepted->others) {
+            tutti_rpc_channel_expect_others(agent->coordinator);
         }
         return true;
     case TUTTI__V1__SESSION_RESPONSE__EVENT_CHANGES:

@@ -314,6 +314,12 @@ service_loop_admit(void *service_loop, tutti_error *err)
     return tutti_error_pass(err, &own);
 }
 
+bool
+service_loop_has_others(const tutti_service_loop *service_loop)
+{
+    return service_loop->leads_until != NULL;
+}
+
 void
 tutti_service_loop_end(tutti_service_loop *service_loop)
 {

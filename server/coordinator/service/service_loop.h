@@ -86,6 +86,9 @@ const tutti_error *service_loop_say_gone(const tutti_rpc_call *call, tutti_error
 /* Does this process lead? TUTTI_UNAVAILABLE  NOT_LEADER. For tutti_rpc_service.admit. */
 tutti_code service_loop_admit(void *service_loop, tutti_error *err);
 
+/* Is it one of several, of which others lead when this one does not any more? Loop's thread. */
+bool service_loop_has_others(const tutti_service_loop *service_loop);
+
 /* services.c: a service whose handlers get the service loop; and draining with the server. */
 void service_loop_add(tutti_service_loop *service_loop, tutti_rpc_server *server,
                       const tutti_rpc_service *service);

@@ -98,6 +98,7 @@ on_accepted(tutti_coordinator_session *session, uint64_t epoch, const tutti_coor
     accepted.epoch = epoch;
     accepted.lost = list.pointers;
     accepted.n_lost = lost_count;
+    accepted.others = service_loop_has_others(get_session_call(session)->service_loop);
     response.event_case = TUTTI__V1__SESSION_RESPONSE__EVENT_ACCEPTED;
     response.accepted = &accepted;
     response.key = &wire;

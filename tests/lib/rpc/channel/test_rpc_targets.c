@@ -195,6 +195,77 @@ test_targets__of_one_server_need_no_move(void **state)
     tutti_rpc_channel_close(channel);
 }
 
+/* A name that stands for several. It is resolved by gRPC, when somebody calls. */
+static void
+test_targets__behind_one_name_are_called_in_turns_behind_trouble(void **state)
+{
+    tutti_rpc_channel *channel = open_channel("coordinators.invalid:1", NULL, true);
+
+    (void)state;
+    end_call(channel, TUTTI_DEADLINE_EXCEEDED, "", "",
+             false); /* nobody has said that there are others */
+    assert_int_equal(atomic_load(&channel->moves), 0);
+    assert_false(channel->spread);
+    tutti_rpc_channel_expect_others(channel);
+    assert_true(tutti_rpc_channel_has_others(channel));
+    lead_elsewhere(channel, ""); /* a next call asks the next one of them */
+    assert_int_equal(atomic_load(&channel->moves), 0);
+    end_call(channel, TUTTI_DEADLINE_EXCEEDED, "", "", false);
+    assert_int_equal(atomic_load(&channel->moves), 1);
+    assert_at(channel, "coordinators.invalid:1");
+    assert_true(channel->spread);
+    lead_elsewhere(channel, "127.0.0.1:2");
+    assert_at(channel, "127.0.0.1:2");
+    assert_false(channel->spread);
+    tutti_rpc_channel_move_on(channel);
+    assert_at(channel, "coordinators.invalid:1");
+    assert_true(channel->spread);
+    tutti_rpc_channel_close(channel);
+}
+
+static void
+test_targets__behind_one_number_stay_when_others_are_expected(void **state)
+{
+    tutti_rpc_channel *channel = open_channel("[::1]:1", NULL, true);
+
+    (void)state;
+    tutti_rpc_channel_expect_others(channel);
+    end_call(channel, TUTTI_UNAVAILABLE, "UNREACHABLE", "", false);
+    assert_int_equal(atomic_load(&channel->moves), 0);
+    tutti_rpc_channel_move_on(channel); /* but who is silent is left, and connected to anew */
+    assert_int_equal(atomic_load(&channel->moves), 1);
+    assert_false(channel->spread);
+    tutti_rpc_channel_close(channel);
+}
+
+/* What the certificates of servers have that have told numbers of each other. */
+static void
+test_targets__that_were_told_by_number_have_the_name_of_all(void **state)
+{
+    const tutti_rpc_channel_options named = {.follow = true, .tls_name = "other.invalid"};
+    tutti_rpc_channel *channel = open_channel("coordinators.invalid:1", NULL, true);
+    tutti_error err;
+
+    (void)state;
+    assert_null(rpc_channel_certified_name(channel));
+    lead_elsewhere(channel, "127.0.0.1:2");
+    assert_string_equal(rpc_channel_certified_name(channel), "coordinators.invalid");
+    lead_elsewhere(channel, "leader.invalid:2");
+    assert_null(rpc_channel_certified_name(channel));
+    tutti_rpc_channel_close(channel);
+    channel = open_channel("127.0.0.1:1", NULL, true);
+    lead_elsewhere(channel, "127.0.0.1:2");
+    assert_null(rpc_channel_certified_name(channel));
+    tutti_rpc_channel_close(channel);
+    channel = open_channel("coordinators.invalid:1,127.0.0.1:2", NULL, true);
+    lead_elsewhere(channel, "127.0.0.1:3"); /* a list says what names there are */
+    assert_null(rpc_channel_certified_name(channel));
+    tutti_rpc_channel_close(channel);
+    assert_ok(tutti_rpc_channel_open("coordinators.invalid:1", &named, &channel, &err));
+    assert_string_equal(rpc_channel_certified_name(channel), "other.invalid");
+    tutti_rpc_channel_close(channel);
+}
+
 static int
 begin_rpc(void **state)
 {
@@ -223,6 +294,9 @@ main(void)
         cmocka_unit_test(test_targets__with_a_token_are_not_told_to_go_far_in_plaintext),
         cmocka_unit_test(test_targets__of_a_channel_that_does_not_follow_stay),
         cmocka_unit_test(test_targets__of_one_server_need_no_move),
+        cmocka_unit_test(test_targets__behind_one_name_are_called_in_turns_behind_trouble),
+        cmocka_unit_test(test_targets__behind_one_number_stay_when_others_are_expected),
+        cmocka_unit_test(test_targets__that_were_told_by_number_have_the_name_of_all),
     };
 
     return cmocka_run_group_tests_name("rpc/targets", tests, begin_rpc, end_rpc);
