@@ -99,11 +99,22 @@ leads_until(void *arg)
     return tutti_etcd_leads_until(arg);
 }
 
+static const char *
+own_address(const server_leader *self)
+{
+    size_t count = 0;
+    const tutti_address *addresses = tutti_rpc_server_addresses(self->parts.server, &count);
+    const char *given = self->parts.options->advertise;
+
+    return given[0] != '\0' ? given : count > 0 ? addresses[0].text : "";
+}
+
 static void
 begin_core(server_leader *self)
 {
     tutti_error err = {0};
 
+    tutti_service_loop_follow(self->parts.service_loop, own_address(self));
     if (tutti_service_loop_begin(self->parts.service_loop, self->store, leads_until, self->etcd,
                                  &err) != TUTTI_OK) {
         end_process("what is stored cannot be taken up", &err);
@@ -123,16 +134,6 @@ on_begin(tutti_rpc_task *task)
         begin_core(self);
     }
     (void)pthread_mutex_unlock(&self->beginning);
-}
-
-static const char *
-own_address(const server_leader *self)
-{
-    size_t count = 0;
-    const tutti_address *addresses = tutti_rpc_server_addresses(self->parts.server, &count);
-    const char *given = self->parts.options->advertise;
-
-    return given[0] != '\0' ? given : count > 0 ? addresses[0].text : "";
 }
 
 /* Elected, and loaded: *ret_store. */

@@ -38,6 +38,7 @@ typedef struct client_description {
     char version[64];
     bool joined;
     bool elastic; /* "world" has the ranks that are there, not all of the job */
+    bool several; /* coordinators, of which one leads, are behind `coordinator` */
     uint32_t rank;
     uint32_t world_size;
     uint64_t incarnation;

@@ -21,6 +21,7 @@
 #include "base/os/log.h"
 #include "client/conn/client.h"
 #include "client/conn/options.h"
+#include "rpc/follow.h"
 
 /* Of several coordinators. Above the coordinator's --ping-interval-min. */
 #define FOLLOW_KEEPALIVE_NS (4 * TUTTI_NS_PER_S)
@@ -143,11 +144,13 @@ open_conn(const tutti_client *client, client_conn_kind kind, client_conn **ret_c
                                          .follow = kind == CLIENT_COORDINATOR,
                                          .bulk = kind == CLIENT_BULK || kind >= CLIENT_MORE};
     const char *address = NULL;
+    bool several;
     client_conn *conn;
     tutti_code code;
 
     TUTTI_TRY(find_address(client, kind, &address, err));
-    if (options.follow && strchr(address, ',') != NULL) { /* one that is silent is soon left */
+    several = options.follow && (strchr(address, ',') != NULL || client->agent.several);
+    if (several) { /* one that is silent is soon left */
         options.keepalive_ns = FOLLOW_KEEPALIVE_NS;
         options.keepalive_timeout_ns = FOLLOW_KEEPALIVE_TIMEOUT_NS;
     }
@@ -159,6 +162,9 @@ open_conn(const tutti_client *client, client_conn_kind kind, client_conn **ret_c
     if (code != TUTTI_OK) {
         free(conn);
         return code;
+    }
+    if (several) {
+        tutti_rpc_channel_expect_others(conn->channel, "");
     }
     conn->users = 1;
     *ret_conn = conn;

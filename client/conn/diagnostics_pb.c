@@ -23,6 +23,7 @@ read_description(const Tutti__V1__DescribeAgentResponse *response, client_descri
 {
     *ret = (client_description){.joined = response->joined,
                                 .elastic = response->elastic,
+                                .several = response->several_coordinators,
                                 .rank = response->rank,
                                 .world_size = response->world_size,
                                 .incarnation = response->incarnation,

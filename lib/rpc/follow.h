@@ -8,12 +8,17 @@
 bool tutti_rpc_channel_has_others(const tutti_rpc_channel *channel);
 
 /*
- * With `follow`: a server has said that there are others, which the channel's one address stands for. It has others from now
- * on. Any thread.
+ * With `follow`: the server that is called has said that there are others, which the channel's one address stands for. It has
+ * others from now on. Any thread.
+ *
+ * [in] leader  the address by which the others tell that server; copied
  */
-void tutti_rpc_channel_expect_others(tutti_rpc_channel *channel);
+void tutti_rpc_channel_expect_others(tutti_rpc_channel *channel, const char *leader);
 
-/* With `follow`: the server is silent though a stream to it is open: go on to the next. Any thread. */
+/*
+ * With `follow`: the server is silent though a stream to it is open: go on to the next. For some seconds the channel does
+ * not go back to it, whoever tells it as the leader: the others may not know better yet. Any thread.
+ */
 void tutti_rpc_channel_move_on(tutti_rpc_channel *channel);
 
 /* With `follow`: the next call waits for an attempt to connect of its own, however many have failed. Any thread. */

@@ -485,12 +485,12 @@ class Names(unittest.TestCase):
             self.addCleanup(two.kill)
             one.wait_for_log("this coordinator leads")
             two.wait_for_log("stands by")
-            self.add("coordinators.test:%d" % port, "--tls-ca", os.path.join(certs, "ca.pem"))
+            self.store("coordinators.test:%d" % port, "add", "count", "--tls-ca", os.path.join(certs, "ca.pem"))
             self.assertEqual(one.stop(), 0)
             two.wait_for_log("this coordinator leads")
             with support.Program("tutti-coordinator", *words, listen=addresses[0]) as one:
                 one.wait_for_log("stands by")
-                self.add("coordinators.test:%d" % port, "--tls-ca", os.path.join(certs, "ca.pem"))
+                self.store("coordinators.test:%d" % port, "add", "count", "--tls-ca", os.path.join(certs, "ca.pem"))
         finally:
             etcd.close()
 
@@ -506,34 +506,49 @@ class Names(unittest.TestCase):
         finally:
             rig.close(well)
 
-    def add(self, coordinators, *options):
+    def store(self, coordinators, *words):
         """The command finds who leads, too."""
-        words = [os.path.join(support.PROGRAMS, "tutti"), "--coordinator", coordinators, *options, "--timeout", "30s",
-                 "store", "add", "count"]
+        words = [os.path.join(support.PROGRAMS, "tutti"), "--coordinator", coordinators, "--timeout", "30s", "store", *words]
         done = subprocess.run(self.host.words(*words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, close_fds=False, timeout=60, text=True)
         self.assertEqual(done.returncode, 0, done.stdout)
+        return done.stdout
 
     def leave_each(self, rig):
         """Each of the two leads, hangs, and is left, so that once it is the first address of the name."""
         reduces = Reduces(rig.agents, "world")
-        for _ in range(2):
-            number = rig.coordinators.leader()
-            hung = rig.coordinators.processes[number]
-            said = [agent.program.log() for agent in rig.agents]
-            before = rig.coordinators.revision()
-            hung.send_signal(signal.SIGSTOP)
-            try:
-                rig.coordinators.wait_for_leader(before)
-                for rank, agent in enumerate(rig.agents):
-                    wait_until(lambda: "in touch with the coordinator again" in agent.program.log()[len(said[rank]):],
-                               "rank %d has not found the next leader: %s" % (rank, agent.program.log()))
-                self.add(rig.coordinators.name)
-            finally:
-                hung.send_signal(signal.SIGCONT)
-            wait_until(lambda: hung.poll() is not None, "the leader that woke has not ended")
-            wait_until(lambda: rig.coordinators.processes[number] is not hung, "it was not started again")
-        self.assertEqual(reduces.end(), [])
+        program = os.path.join(support.BUILD, "tests", "client", "kills_program")
+        load = Load(rig.agents[0], None, "named", self.host.words(program, "ADDRESS", "load", "named"))
+        try:
+            for _ in range(2):
+                self.leave_one(rig)
+        except BaseException:
+            load.process.kill()
+            raise
+        finally:
+            errors = reduces.end()
+        load.end()
+        self.assertEqual(errors, [])
+
+    def leave_one(self, rig):
+        number = rig.coordinators.leader()
+        hung = rig.coordinators.processes[number]
+        said = [agent.program.log() for agent in rig.agents]
+        before = rig.coordinators.revision()
+        hung.send_signal(signal.SIGSTOP)
+        try:
+            rig.coordinators.wait_for_leader(before)
+            for rank, agent in enumerate(rig.agents):
+                wait_until(lambda: "in touch with the coordinator again" in agent.program.log()[len(said[rank]):],
+                           "rank %d has not found the next leader: %s" % (rank, agent.program.log()))
+            self.store(rig.coordinators.name, "add", "count")
+            count = self.store(rig.coordinators.name, "get", "count named")
+            wait_until(lambda: self.store(rig.coordinators.name, "get", "count named") != count,
+                       "a client of an agent has not found the next leader")
+        finally:
+            hung.send_signal(signal.SIGCONT)
+        wait_until(lambda: hung.poll() is not None, "the leader that woke has not ended")
+        wait_until(lambda: rig.coordinators.processes[number] is not hung, "it was not started again")
 
 
 class Etcds(unittest.TestCase):

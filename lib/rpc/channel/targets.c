@@ -11,14 +11,19 @@
  * said something on it.
  */
 #include <arpa/inet.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error/fail.h"
+#include "base/os/clock.h"
 #include "base/os/log.h"
 #include "rpc/channel.h"
 #include "rpc/channel/channel_private.h"
 #include "rpc/follow.h"
+
+#define LEFT_NS                                                                                    \
+    (3 * TUTTI_NS_PER_S) /* as long as others may take a silent leader for one that leads */
 
 tutti_code
 rpc_channel_targets_open(tutti_rpc_channel *channel, const char *target, bool follow,
@@ -72,9 +77,12 @@ rpc_channel_certified_name(const tutti_rpc_channel *channel)
 }
 
 void
-tutti_rpc_channel_expect_others(tutti_rpc_channel *channel)
+tutti_rpc_channel_expect_others(tutti_rpc_channel *channel, const char *leader)
 {
     if (channel->options.follow) {
+        (void)pthread_mutex_lock(&channel->lock);
+        (void)snprintf(channel->leader, sizeof(channel->leader), "%s", leader);
+        (void)pthread_mutex_unlock(&channel->lock);
         atomic_store(&channel->others, true);
     }
 }
@@ -131,6 +139,7 @@ move_to(tutti_rpc_channel *self, const tutti_address *to)
 
     self->address = to;
     self->spread = is_name(to);
+    self->leader[0] = '\0';
     if (rpc_channel_make(self, &fresh, &err) != TUTTI_OK) {
         TUTTI_LOG("rpc/channel", WARN, "could not go on to %s: %s", to->text, err.text);
         self->address = from;
@@ -141,30 +150,55 @@ move_to(tutti_rpc_channel *self, const tutti_address *to)
     atomic_fetch_add(&self->moves, 1);
 }
 
+/* With the lock held. */
+static void
+leave_for_a_while(tutti_rpc_channel *self)
+{
+    const tutti_address *address = self->address;
+    const char *name = self->leader[0] != '\0' ? self->leader : address->text;
+
+    (void)snprintf(self->left, sizeof(self->left), "%s", name);
+    self->left_until_ns = tutti_clock_add(tutti_clock_ns(), LEFT_NS);
+}
+
+/* With the lock held: told by a server that has not heard yet that this one is silent? */
+static bool
+was_left(const tutti_rpc_channel *self, const tutti_address *told)
+{
+    return strcmp(told->text, self->left) == 0 && tutti_clock_ns() < self->left_until_ns;
+}
+
 void
 tutti_rpc_channel_move_on(tutti_rpc_channel *channel)
 {
     if (channel->options.follow) {
         (void)pthread_mutex_lock(&channel->lock);
+        leave_for_a_while(channel);
         move_to(channel, find_next(channel));
         (void)pthread_mutex_unlock(&channel->lock);
     }
 }
 
-/* A new channel of gRPC to the same server: the old one fails calls at once between its attempts. */
-void
-tutti_rpc_channel_try_now(tutti_rpc_channel *channel)
+/* With the lock held: a new channel of gRPC to the same target. */
+static void
+make_anew(tutti_rpc_channel *self)
 {
     grpc_channel *fresh = NULL;
 
-    if (!channel->options.follow) {
-        return;
+    if (rpc_channel_make(self, &fresh, NULL) == TUTTI_OK) {
+        rpc_connections_replace(self, fresh);
     }
-    (void)pthread_mutex_lock(&channel->lock);
-    if (rpc_channel_make(channel, &fresh, NULL) == TUTTI_OK) {
-        rpc_connections_replace(channel, fresh);
+}
+
+/* The old channel of gRPC fails calls at once between its attempts. */
+void
+tutti_rpc_channel_try_now(tutti_rpc_channel *channel)
+{
+    if (channel->options.follow) {
+        (void)pthread_mutex_lock(&channel->lock);
+        make_anew(channel);
+        (void)pthread_mutex_unlock(&channel->lock);
     }
-    (void)pthread_mutex_unlock(&channel->lock);
 }
 
 static bool
@@ -207,10 +241,15 @@ rpc_channel_follow(tutti_rpc_channel *channel, const tutti_error *err, bool from
     if (atomic_load(&channel->moves) == moves) {
         const tutti_address *told = leads_not ? find_told(channel, err->group) : NULL;
 
-        told = told != NULL && told != channel->address ? told : find_next(channel);
+        told = told != NULL && told != channel->address && !was_left(channel, told)
+                   ? told
+                   : find_next(channel);
         if (told != channel->address || (!leads_not && has_more(channel))) {
-            move_to(channel, told); /* else there is only one: gRPC connects to it again */
-        }
+            move_to(channel, told);
+        } else if (!leads_not && !channel->spread && is_name(channel->address)) {
+            channel->spread = true; /* once: there may be others, of which nobody has told */
+            make_anew(channel);
+        } /* else there is only one: gRPC connects to it again */
     }
     (void)pthread_mutex_unlock(&channel->lock);
 }

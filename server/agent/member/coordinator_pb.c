@@ -267,8 +267,8 @@ agent_wire_session_message(tutti_agent *agent, tutti_rpc_message *message)
         for (i = 0; i < event->accepted->n_lost; i++) {
             take_lost(agent, event->accepted->lost[i]);
         }
-        if (event->accepted->others) {
-            tutti_rpc_channel_expect_others(agent->coordinator);
+        if (event->accepted->leader[0] != '\0') {
+            tutti_rpc_channel_expect_others(agent->coordinator, event->accepted->leader);
         }
         return true;
     case TUTTI__V1__SESSION_RESPONSE__EVENT_CHANGES:

@@ -8,6 +8,7 @@
 
 #include "base/error/fail.h"
 #include "coll/reduce/reduce.h"
+#include "rpc/follow.h"
 #include "server/agent/op/group.h"
 #include "server/agent/op/works.h"
 #include "server/agent/record/progress.h"
@@ -54,6 +55,7 @@ on_describe(tutti_rpc_call *call, void *self)
     response.queue_commands_max = agent_queue_commands_max(agent);
     response.transfer_streams_max = AGENT_UPLOAD_PARTS_MAX;
     response.elastic = agent->elastic;
+    response.several_coordinators = tutti_rpc_channel_has_others(agent->coordinator);
     response.addresses = addresses;
     response.n_addresses = agent_addresses(agent, addresses);
     tutti_rpc_call_reply(call, &response.base, NULL);

@@ -41,7 +41,7 @@ struct tutti_service_loop {
     uint64_t (*leads_until)(void *arg); /* NULL = for ever */
     void *leads_arg;
     pthread_mutex_t lock;           /* guards below */
-    char leader[TUTTI_ADDRESS_MAX]; /* of a standby: who leads */
+    char leader[TUTTI_ADDRESS_MAX]; /* of several: who leads */
     service_loop_kept kept;
 };
 
@@ -314,10 +314,11 @@ service_loop_admit(void *service_loop, tutti_error *err)
     return tutti_error_pass(err, &own);
 }
 
-bool
-service_loop_has_others(const tutti_service_loop *service_loop)
+/* Nobody writes `leader` any more once this process leads. */
+const char *
+service_loop_own_address(const tutti_service_loop *service_loop)
 {
-    return service_loop->leads_until != NULL;
+    return service_loop->leads_until == NULL ? "" : service_loop->leader;
 }
 
 void

@@ -38,7 +38,7 @@ tutti_code tutti_service_loop_begin(tutti_service_loop *service_loop, tutti_stor
                                     uint64_t (*leads_until)(void *arg), void *arg,
                                     tutti_error *err);
 
-/* Of a standby: who leads, to be told to callers; "" = nobody does. Any thread. */
+/* Of one of several: who leads, to be told to callers; "" = nobody does. Before it begins itself its own address. Any thread. */
 void tutti_service_loop_follow(tutti_service_loop *service_loop, const char *leader);
 
 /* The server has been freed, and the loop is about to be stopped: the store's thread posts nothing
@@ -86,8 +86,8 @@ const tutti_error *service_loop_say_gone(const tutti_rpc_call *call, tutti_error
 /* Does this process lead? TUTTI_UNAVAILABLE  NOT_LEADER. For tutti_rpc_service.admit. */
 tutti_code service_loop_admit(void *service_loop, tutti_error *err);
 
-/* Is it one of several, of which others lead when this one does not any more? Loop's thread. */
-bool service_loop_has_others(const tutti_service_loop *service_loop);
+/* By which address the others tell this one, if it is one of several, and leads; else "". Loop's thread. */
+const char *service_loop_own_address(const tutti_service_loop *service_loop);
 
 /* services.c: a service whose handlers get the service loop; and draining with the server. */
 void service_loop_add(tutti_service_loop *service_loop, tutti_rpc_server *server,

@@ -98,7 +98,8 @@ on_accepted(tutti_coordinator_session *session, uint64_t epoch, const tutti_coor
     accepted.epoch = epoch;
     accepted.lost = list.pointers;
     accepted.n_lost = lost_count;
-    accepted.others = service_loop_has_others(get_session_call(session)->service_loop);
+    accepted.leader =
+        text_to_wire(service_loop_own_address(get_session_call(session)->service_loop));
     response.event_case = TUTTI__V1__SESSION_RESPONSE__EVENT_ACCEPTED;
     response.accepted = &accepted;
     response.key = &wire;

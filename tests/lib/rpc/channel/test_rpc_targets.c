@@ -205,8 +205,9 @@ test_targets__behind_one_name_are_called_in_turns_behind_trouble(void **state)
     end_call(channel, TUTTI_DEADLINE_EXCEEDED, "", "",
              false); /* nobody has said that there are others */
     assert_int_equal(atomic_load(&channel->moves), 0);
-    assert_false(channel->spread);
-    tutti_rpc_channel_expect_others(channel);
+    assert_false(tutti_rpc_channel_has_others(channel));
+    assert_true(channel->spread); /* but perhaps there are */
+    tutti_rpc_channel_expect_others(channel, "127.0.0.1:9");
     assert_true(tutti_rpc_channel_has_others(channel));
     lead_elsewhere(channel, ""); /* a next call asks the next one of them */
     assert_int_equal(atomic_load(&channel->moves), 0);
@@ -229,12 +230,34 @@ test_targets__behind_one_number_stay_when_others_are_expected(void **state)
     tutti_rpc_channel *channel = open_channel("[::1]:1", NULL, true);
 
     (void)state;
-    tutti_rpc_channel_expect_others(channel);
+    tutti_rpc_channel_expect_others(channel, "[::1]:1");
     end_call(channel, TUTTI_UNAVAILABLE, "UNREACHABLE", "", false);
     assert_int_equal(atomic_load(&channel->moves), 0);
     tutti_rpc_channel_move_on(channel); /* but who is silent is left, and connected to anew */
     assert_int_equal(atomic_load(&channel->moves), 1);
     assert_false(channel->spread);
+    tutti_rpc_channel_close(channel);
+}
+
+/* Standbys tell it for as long as its lease lasts. */
+static void
+test_targets__do_not_go_back_to_a_silent_one_at_once(void **state)
+{
+    tutti_rpc_channel *channel = open_channel("coordinators.invalid:1", NULL, true);
+
+    (void)state;
+    tutti_rpc_channel_expect_others(channel, "127.0.0.1:2"); /* the first address of the name */
+    tutti_rpc_channel_move_on(channel);
+    lead_elsewhere(channel, "127.0.0.1:2");
+    assert_at(channel, "coordinators.invalid:1");
+    lead_elsewhere(channel, "127.0.0.1:3");
+    assert_at(channel, "127.0.0.1:3");
+    tutti_rpc_channel_move_on(channel);
+    lead_elsewhere(channel, "127.0.0.1:3"); /* left last */
+    assert_at(channel, "coordinators.invalid:1");
+    channel->left_until_ns = 0; /* later on */
+    lead_elsewhere(channel, "127.0.0.1:3");
+    assert_at(channel, "127.0.0.1:3");
     tutti_rpc_channel_close(channel);
 }
 
@@ -296,6 +319,7 @@ main(void)
         cmocka_unit_test(test_targets__of_one_server_need_no_move),
         cmocka_unit_test(test_targets__behind_one_name_are_called_in_turns_behind_trouble),
         cmocka_unit_test(test_targets__behind_one_number_stay_when_others_are_expected),
+        cmocka_unit_test(test_targets__do_not_go_back_to_a_silent_one_at_once),
         cmocka_unit_test(test_targets__that_were_told_by_number_have_the_name_of_all),
     };
 
