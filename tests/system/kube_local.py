@@ -152,7 +152,8 @@ class Local:
     # ------------------------------------------------------------------------ what pods find
 
     def hosts(self):
-        """Names of services, the first pod behind each; and of the pods behind them."""
+        """Names of services, the first pod behind each; and of the pods behind them. The name of a Deployment's is all of its
+        pods: programs here are told their addresses, as no DNS of a cluster is here to ask."""
         found = {}
         for one in self.objects:
             if one["kind"] != "Service":
@@ -161,6 +162,13 @@ class Local:
                 if kube_rules.fits(one["spec"]["selector"], labels):
                     found.setdefault(one["metadata"]["name"], pod.address)
                     found["%s.%s" % (pod.name, one["metadata"]["name"])] = pod.address
+            for other in self.objects:
+                labels = kube_rules.pod_of(other)["metadata"].get("labels", {}) if other["kind"] == "Deployment" else {}
+                if kube_rules.fits(one["spec"]["selector"], labels):
+                    pods = self.owned(other["kind"], other["metadata"]["name"])
+                    for port in one["spec"]["ports"]:
+                        place = "%s:%d" % (one["metadata"]["name"], port["port"])
+                        found[place] = ",".join("%s:%d" % (pod.address, port["port"]) for pod in pods)
         return found
 
     def fill(self, volume, path, spec):
@@ -212,6 +220,8 @@ class Local:
             return [(name, None)]
         if one["kind"] == "StatefulSet":
             return [("%s-%d" % (name, i), None) for i in range(one["spec"]["replicas"])]
+        if one["kind"] == "Deployment":
+            return [("%s-6d4cf56db6-x7k2%d" % (name, i), None) for i in range(one["spec"]["replicas"])]
         if one["kind"] == "Job":
             return [("%s-%d-x7k2q" % (name, i), i) for i in range(one["spec"]["completions"])]
         if one["kind"] == "JobSet":

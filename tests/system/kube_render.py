@@ -54,8 +54,10 @@ def _patch(folder, patch, objects):
              and one["metadata"]["name"] == target["name"]]
     assert found, "%s: nothing is %s" % (folder, target)
     for one in found:
+        kind = one["kind"]
         for step in steps:
             _apply(one, step)
+        assert one["kind"] == kind or patch.get("options", {}).get("allowKindChange"), "%s: kind of %s" % (folder, target)
 
 
 def _apply(document, step):

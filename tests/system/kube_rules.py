@@ -8,7 +8,7 @@ SCALE = {None: 1, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12,
          "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 API = {
     "Namespace": "v1", "ServiceAccount": "v1", "Service": "v1", "ConfigMap": "v1", "Pod": "v1",
-    "StatefulSet": "apps/v1", "Job": "batch/v1", "PodDisruptionBudget": "policy/v1",
+    "StatefulSet": "apps/v1", "Deployment": "apps/v1", "Job": "batch/v1", "PodDisruptionBudget": "policy/v1",
     "NetworkPolicy": "networking.k8s.io/v1", "JobSet": "jobset.x-k8s.io/v1alpha2",
 }
 TOP = {"apiVersion", "kind", "metadata", "spec"}
@@ -17,8 +17,8 @@ FIELDS = {
     "metadata": {"name", "namespace", "labels", "annotations"},
     "Service": {"clusterIP", "selector", "ports", "publishNotReadyAddresses"},
     "service port": {"name", "port", "targetPort", "protocol", "appProtocol"},
-    "StatefulSet": {"serviceName", "replicas", "selector", "template", "volumeClaimTemplates",
-                    "podManagementPolicy"},
+    "StatefulSet": {"serviceName", "replicas", "selector", "template", "volumeClaimTemplates"},
+    "Deployment": {"replicas", "selector", "template", "strategy"},
     "Job": {"completionMode", "completions", "parallelism", "backoffLimit", "template"},
     "JobSet": {"network", "replicatedJobs", "failurePolicy", "successPolicy"},
     "PodDisruptionBudget": {"minAvailable", "maxUnavailable", "selector", "unhealthyPodEvictionPolicy"},
@@ -50,7 +50,7 @@ def pod_of(one):
         return one
     if one["kind"] == "JobSet":
         return one["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
-    return one.get("spec", {}).get("template") if one["kind"] in ("StatefulSet", "Job") else None
+    return one.get("spec", {}).get("template") if one["kind"] in ("StatefulSet", "Deployment", "Job") else None
 
 
 def fits(selector, labels):
@@ -135,6 +135,12 @@ class Rules:
         for claim in spec.get("volumeClaimTemplates", ()):
             if quantity(claim["spec"]["resources"]["requests"]["storage"]) is None:
                 self.say("storage of claim %s" % claim["metadata"]["name"])
+
+    def check_Deployment(self, spec):
+        self.check_selector(spec)
+        rolling = spec.get("strategy", {}).get("rollingUpdate", {})
+        if rolling.get("maxSurge", 1) == 0 and rolling.get("maxUnavailable", 1) == 0:
+            self.say("maxSurge and maxUnavailable are both 0")
 
     def check_selector(self, spec):
         labels = spec["template"]["metadata"].get("labels", {})

@@ -68,8 +68,8 @@ def rendered():
         yield name, accounts + kube_render.load(os.path.join(KUBERNETES, "examples", name + ".yaml"))
 
 
-def find(objects, kind):
-    return [one for one in objects if one["kind"] == kind][0]
+def find(objects, *kinds):
+    return [one for one in objects if one["kind"] in kinds][0]
 
 
 class Secrets:
@@ -153,8 +153,8 @@ class RenderTest(unittest.TestCase):
             overlay = kube_render.kustomize(os.path.join(KUBERNETES, folder))
             kinds = lambda objects: sorted(one["kind"] for one in objects if one["kind"] != "Namespace")
             self.assertEqual(kinds(chart), kinds(overlay))
-            for kind in ("StatefulSet", "Job"):
-                left, right = [kube_rules.pod_of(find(objects, kind))["spec"]["containers"][0]
+            for kind in (("StatefulSet", "Deployment"), ("Job",)):
+                left, right = [kube_rules.pod_of(find(objects, *kind))["spec"]["containers"][0]
                                for objects in (chart, overlay)]
                 for part in ("args", "env", "ports", "readinessProbe", "livenessProbe", "securityContext"):
                     words = json.dumps(left.get(part)).replace("--coordinator-name=tutti-coordinator", "NAME")
@@ -242,12 +242,20 @@ MISTAKES = (
     (change_object("NetworkPolicy", "spec/ingress/0/ports", [{"port": 1}]), "none of a pod"),
     (change_object("Namespace", "metadata/name", "Tutti_1"), "no DNS label"),
 )
+MISTAKES_OF_HA = (
+    (change_object("Deployment", "spec/selector/matchLabels", {"a": "b"}), "its own pods"),
+    (change_object("Deployment", "spec/strategy/rollingUpdate/maxUnavailable", 0), "both 0"),
+)
 
 
 class RulesTest(unittest.TestCase):
     def test_rules__find_each_mistake(self):
-        good = kube_render.kustomize(os.path.join(KUBERNETES, "overlays/insecure"))
-        for number, (mistake, words) in enumerate(MISTAKES):
+        self.find_each("overlays/insecure", MISTAKES)
+        self.find_each("overlays/ha", MISTAKES_OF_HA)
+
+    def find_each(self, folder, mistakes):
+        good = kube_render.kustomize(os.path.join(KUBERNETES, folder))
+        for number, (mistake, words) in enumerate(mistakes):
             objects = copy.deepcopy(good)
             mistake(objects)
             problems = kube_rules.Rules(objects, GIVEN).problems
@@ -324,7 +332,7 @@ class PodsTest(unittest.TestCase):
     def on_etcd(self, objects, etcd):
         """This machine's etcd speaks plaintext."""
         for one in objects:
-            if one["kind"] == "StatefulSet":
+            if one["kind"] == "Deployment":
                 box = kube_rules.pod_of(one)["spec"]["containers"][0]
                 words = [word for word in box["args"] if not word.startswith("--etcd-")]
                 box["args"] = ["--store=etcd:localhost:%d/tutti" % etcd.ports[0][0] if word.startswith("--store=") else word
@@ -343,7 +351,7 @@ class PodsTest(unittest.TestCase):
             cluster.namespaced = ()
             try:
                 cluster.apply(self.on_etcd(objects, etcd))
-                coordinators = cluster.owned("StatefulSet", "tutti-coordinator")
+                coordinators = cluster.owned("Deployment", "tutti-coordinator")
                 agents = cluster.owned("Job", "tutti-agents")
                 self.assertEqual((len(coordinators), len(agents)), (3, 4))
                 for pod in coordinators + agents:
