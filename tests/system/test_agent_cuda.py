@@ -7,10 +7,8 @@ those of devices. With TUTTI_GPU=1 the same on a real GPU, but for the failures 
 """
 
 import contextlib
-import ctypes
 import json
 import os
-import re
 import signal
 import subprocess
 import tempfile
@@ -21,9 +19,8 @@ import grpc
 import numpy as np
 
 import support
+from cuda_process import MODULES, REAL, Process, is_sanitized
 
-REAL = os.environ.get("TUTTI_GPU") == "1"
-MODULES = support.BUILD if REAL else os.path.join(support.BUILD, "standin")
 os.environ["TUTTI_MODULES"] = MODULES
 if not REAL:
     os.environ["TUTTI_STANDIN_CUDA"] = "leaks"
@@ -234,59 +231,6 @@ class Devices(ClusterCase):
         info = self.agent.tensors.Stat(tensors.StatRequest(handle=made), timeout=LONG_S).info
         self.assertEqual((info.device, list(self.agent.get(made))), ("cuda:0", [0, 1, 2, 3]))
         self.agent.delete(there, made)
-
-
-class Process:
-    """CUDA in this process, which is another than the agent's: what a client does with a handle."""
-
-    def __init__(self):
-        path = os.path.join(MODULES, "libtutti_cuda_standin.so")
-        if REAL:
-            said = subprocess.check_output(["ldd", os.path.join(MODULES, "tutti-cuda.so")]).decode()
-            path = re.search(r"libcudart\S* => (\S+)", said)[1]
-        self.library = ctypes.CDLL(path)
-        if not REAL:
-            self.library.tutti_standin_cuda_bytes.restype = ctypes.c_void_p
-
-    class Handle(ctypes.Structure):
-        _fields_ = [("bytes", ctypes.c_char * 64)]
-
-    def open(self, handle):
-        words = self.Handle()
-        ctypes.memmove(ctypes.byref(words), handle, 64)
-        pointer = ctypes.c_void_p()
-        code = self.library.cudaIpcOpenMemHandle(ctypes.byref(pointer), words, 1)
-        assert code == 0, "cudaIpcOpenMemHandle: %d" % code
-        return pointer
-
-    def close(self, pointer):
-        assert self.library.cudaIpcCloseMemHandle(pointer) == 0
-
-    def move(self, to, start, size):
-        """cudaMemcpy, which the stand-in has not: Tutti does not call it."""
-        if REAL:
-            assert self.library.cudaMemcpy(to, start, ctypes.c_size_t(size), 4) == 0
-            return
-        find = self.library.tutti_standin_cuda_bytes
-        ctypes.memmove(find(to, ctypes.c_size_t(size)) or to, find(start, ctypes.c_size_t(size)) or start, size)
-
-    def read(self, pointer, size):
-        buffer = ctypes.create_string_buffer(size)
-        self.move(ctypes.cast(buffer, ctypes.c_void_p), pointer, size)
-        return buffer.raw
-
-    def write(self, pointer, data):
-        buffer = ctypes.create_string_buffer(data, len(data))
-        self.move(pointer, ctypes.cast(buffer, ctypes.c_void_p), len(data))
-
-
-def is_sanitized():
-    """A library with a sanitizer can only be loaded by a program with one."""
-    path = os.path.join(support.BUILD, "CMakeCache.txt")
-    if not os.path.exists(path):  # a kit of tests/gpu
-        return False
-    with open(path) as cache:
-        return re.search(r"^TUTTI_SANITIZE:\w+=.", cache.read(), re.M) is not None
 
 
 @unittest.skipIf(is_sanitized(), "this interpreter cannot load a library with a sanitizer")

@@ -8,6 +8,10 @@
  *   - memory is junk when its taking is reached in the stream, and again when its giving is;
  *   - copies from and to memory that is neither pinned nor a device's are refused: the real
  *     runtime does them, but makes the caller wait;
+ *   - an event that another process records is reached when that process has come to the record,
+ *     and never if it dies before: CUDA does not say what becomes of those who wait for it;
+ *   - who uses an event of another process, which that process has destroyed, is ended (abort):
+ *     CUDA says that this is undefined;
  *   - what was not given back is counted at exit.
  *
  * TUTTI_STANDIN_CUDA, a list by commas:
@@ -25,6 +29,7 @@
 
 #include <cuda_runtime_api.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -69,6 +74,27 @@ typedef enum standin_kind {
     STANDIN_CALL,
 } standin_kind;
 
+/*
+ * What an event has come to. That of an interprocess event is in memory that other processes map;
+ * so its numbers are atomic, and waiting for it looks again and again.
+ */
+typedef struct standin_marks {
+    _Atomic uint32_t recorded;
+    _Atomic uint32_t reached; /* a futex of interprocess events */
+    _Atomic uint32_t serial;  /* of the event that has this place; 0 = none */
+} standin_marks;
+
+struct CUevent_st {
+    standin_marks own;
+    standin_marks *marks; /* `own`; else a place of `mapped` */
+    standin_marks *mapped;
+    uint32_t serial;
+    uint32_t refs; /* its owner, and work that names it */
+    int device;
+    bool shared; /* interprocess: of this process or another one */
+    bool imported;
+};
+
 typedef struct standin_work {
     struct standin_work *next;
     standin_kind kind;
@@ -77,7 +103,7 @@ typedef struct standin_work {
     size_t size;
     int value;
     cudaEvent_t event;
-    uint64_t number; /* of the event's record */
+    uint32_t number; /* of the event's record */
     cudaHostFn_t call;
     void *arg;
     void *address; /* FREE: the caller's */
@@ -132,6 +158,17 @@ typedef struct standin_range {
 /* With the lock. NULL: in none. False: no room for one more. */
 standin_range *standin_find_range(const unsigned char *at, size_t size);
 bool standin_add_range(void *base, void *bytes, size_t size);
+
+/* event.c, with the lock: one user less. */
+void standin_event_drop(cudaEvent_t event);
+/* Has it come to its record `number`? */
+bool standin_event_is_at(cudaEvent_t event, uint32_t number);
+void standin_event_reach(cudaEvent_t event, uint32_t number);
+/* Until some event may have got further, with the lock given up meanwhile. */
+void standin_event_sleep(cudaEvent_t event);
+
+/* The device that the stream was made on. */
+int standin_stream_device(cudaStream_t stream);
 
 /* With the lock. */
 cudaError_t standin_put(cudaStream_t stream, const standin_work *work);

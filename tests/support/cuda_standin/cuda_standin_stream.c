@@ -12,20 +12,14 @@ struct CUstream_st {
     standin_work **last;
     bool working;
     bool stopping;
+    bool lost; /* destroyed while it waits for another process: nothing in it happens any more */
+    int device;
 };
 
-struct CUevent_st {
-    uint64_t recorded;
-    uint64_t reached;
-    uint32_t refs; /* its owner, and work that names it */
-};
-
-static void
-drop_event(cudaEvent_t event)
+int
+standin_stream_device(cudaStream_t stream)
 {
-    if (event != NULL && --event->refs == 0) {
-        free(event);
-    }
+    return stream->device;
 }
 
 cudaError_t
@@ -94,12 +88,15 @@ work_on(const standin_work *work)
     }
 }
 
-/* With the lock: everything before it is done; is it what breaks the device? */
+/* With the lock: everything before it is done; is it what breaks the device? A stream that is
+ * destroyed waits for no other process: that one may have died, and here a thread has to end. */
 static void
-begin_work(const standin_work *work)
+begin_work(cudaStream_t stream, const standin_work *work)
 {
-    while (work->kind == STANDIN_WAIT && work->event->reached < work->number && !standin.broken) {
-        (void)pthread_cond_wait(&standin.moved, &standin.lock);
+    while (work->kind == STANDIN_WAIT && !stream->lost && !standin.broken &&
+           !standin_event_is_at(work->event, work->number)) {
+        stream->lost = stream->stopping && work->event->shared;
+        standin_event_sleep(work->event);
     }
     if (++standin.work_count == standin.break_at) {
         standin.broken = true;
@@ -109,10 +106,10 @@ begin_work(const standin_work *work)
 static void
 end_work(cudaStream_t stream, standin_work *work)
 {
-    if (work->kind == STANDIN_RECORD && work->event->reached < work->number) {
-        work->event->reached = work->number;
+    if (work->kind == STANDIN_RECORD) {
+        standin_event_reach(work->event, work->number);
     }
-    drop_event(work->event);
+    standin_event_drop(work->event);
     free(work);
     stream->working = false;
     (void)pthread_cond_broadcast(&standin.moved);
@@ -136,9 +133,9 @@ run(void *arg)
         stream->working = true;
         stream->first = work->next;
         stream->last = stream->first == NULL ? &stream->first : stream->last;
-        begin_work(work);
+        begin_work(stream, work);
         /* Of a broken device nothing works, but the books go on. */
-        if (!standin.broken || work->kind == STANDIN_FREE) {
+        if ((!standin.broken && !stream->lost) || work->kind == STANDIN_FREE) {
             standin_unlock();
             work_on(work);
             standin_lock();
@@ -160,6 +157,7 @@ cudaStreamCreateWithFlags(cudaStream_t *ret, unsigned int flags)
     (void)flags;
     stream = calloc(1, sizeof(*stream));
     stream->last = &stream->first;
+    stream->device = standin_current();
     (void)pthread_cond_init(&stream->filled, NULL);
     if (pthread_create(&stream->thread, NULL, run, stream) != 0) {
         abort();
@@ -196,21 +194,6 @@ cudaStreamSynchronize(cudaStream_t stream)
     }
     standin_unlock();
     return standin.broken ? cudaErrorIllegalAddress : cudaSuccess;
-}
-
-STANDIN_API cudaError_t
-cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags)
-{
-    standin_work work = {.kind = STANDIN_WAIT, .event = event};
-    cudaError_t error;
-
-    STANDIN_BEGIN();
-    (void)flags;
-    standin_lock();
-    work.number = event->recorded;
-    error = standin_put(stream, &work);
-    standin_unlock();
-    return error;
 }
 
 STANDIN_API cudaError_t
@@ -263,70 +246,4 @@ cudaMemsetAsync(void *ptr, int value, size_t size, cudaStream_t stream)
     error = standin_put(stream, &work);
     standin_unlock();
     return error;
-}
-
-/* ------------------------------------------------------------------------------ events */
-
-STANDIN_API cudaError_t
-cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
-{
-    STANDIN_BEGIN();
-    (void)flags;
-    *event = calloc(1, sizeof(**event));
-    (*event)->refs = 1;
-    standin_lock();
-    standin.events++;
-    standin_unlock();
-    return cudaSuccess;
-}
-
-STANDIN_API cudaError_t
-cudaEventDestroy(cudaEvent_t event)
-{
-    standin_lock();
-    standin.events--;
-    drop_event(event);
-    standin_unlock();
-    return cudaSuccess;
-}
-
-STANDIN_API cudaError_t
-cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
-{
-    standin_work work = {.kind = STANDIN_RECORD, .event = event};
-    cudaError_t error;
-
-    STANDIN_BEGIN();
-    standin_lock();
-    work.number = ++event->recorded;
-    error = standin_put(stream, &work);
-    standin_unlock();
-    return error;
-}
-
-STANDIN_API cudaError_t
-cudaEventQuery(cudaEvent_t event)
-{
-    bool reached;
-
-    STANDIN_BEGIN();
-    standin_lock();
-    reached = event->reached >= event->recorded;
-    standin_unlock();
-    return reached ? cudaSuccess : cudaErrorNotReady;
-}
-
-STANDIN_API cudaError_t
-cudaEventSynchronize(cudaEvent_t event)
-{
-    uint64_t number;
-
-    STANDIN_BEGIN();
-    standin_lock();
-    number = event->recorded;
-    while (event->reached < number && !standin.broken) {
-        (void)pthread_cond_wait(&standin.moved, &standin.lock);
-    }
-    standin_unlock();
-    return standin.broken ? cudaErrorIllegalAddress : cudaSuccess;
 }
