@@ -285,7 +285,8 @@ void tutti_coll_device_fail(tutti_coll_op *op, const tutti_error *err);
 /*
  * For libraries that want the ops of a group in one order on all ranks: does the device have every
  * op of the group with a lower number already, as far as they are ops on a device and not over?
- * After tutti_coll_mark_launched the next one may follow.
+ * After tutti_coll_mark_launched the next one may follow. That is said once, when op->events->done
+ * is recorded, too: the caller hears it by on_launched.
  */
 bool tutti_coll_is_next(const tutti_coll_op *op);
 void tutti_coll_mark_launched(tutti_coll_op *op);

@@ -3,6 +3,7 @@
 #ifndef TUTTI_COLL_GROUP_H
 #define TUTTI_COLL_GROUP_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,6 +16,18 @@
 
 typedef struct tutti_coll_group tutti_coll_group;
 typedef struct tutti_coll_op tutti_coll_op;
+
+/*
+ * Events of the device between an op and somebody else's work there: cudaEvent_t, for coll/nccl.
+ * NULL = none. Of collectives on a device alone.
+ */
+typedef struct tutti_coll_events {
+    void *after; /* the op's work waits for its last record as of the op's launch */
+    void *done;  /* recorded behind the op's work */
+    /* Who records `after` is gone: what has not been recorded will not be. Set once, by any thread.
+     */
+    const atomic_bool *left;
+} tutti_coll_events;
 
 /*
  * An op. The caller embeds it, zeroes it, fills the first part, posts it, and leaves it alone until
@@ -49,6 +62,13 @@ struct tutti_coll_op {
      * on another rank (by its deadline, or its caller is gone), this one fails, too: that rank will
      * not call it. */
     bool follows;
+    const tutti_coll_events *events; /* [borrowed] until on_released; NULL = none */
+    /*
+     * A device has all of the op, and its `done` is recorded: what waits for that event from now on
+     * waits for the op. Once at most, before on_done; not if the op fails before, nor if the device
+     * has nothing to do. NULL = nobody asks. Engine's thread; must not end or post ops.
+     */
+    void (*on_launched)(tutti_coll_op *op);
     /* How it ended; NULL = well. Once; inside the post, too. */
     void (*on_done)(tutti_coll_op *op, const tutti_error *err);
     /* Nothing touches the op or its memory any more: after on_done, mostly at once. */

@@ -28,6 +28,7 @@ world_transport_shm(struct world *world); /* coll/shm around a fake one: world_s
 
 /* A backend for tensors of a device, coll/nccl over stand-ins: world_nccl.c. */
 tutti_coll_backend *world_device_nccl(void);
+extern uint64_t world_nccl_deserted_ns; /* tutti_coll_nccl_options.deserted_ns of those to come */
 
 /* Which transport, and device, a program of the contract is built for:
  * tests/lib/coll/CMakeLists.txt. */

@@ -12,10 +12,12 @@ let_devices_reach_all(void)
     (void)setenv("TUTTI_STANDIN_CUDA", "unified", 0);
 }
 
+uint64_t world_nccl_deserted_ns;
+
 tutti_coll_backend *
 world_device_nccl(void)
 {
-    const tutti_coll_nccl_options options = {.device = 0};
+    const tutti_coll_nccl_options options = {.device = 0, .deserted_ns = world_nccl_deserted_ns};
     tutti_coll_backend *backend = NULL;
     tutti_error err;
 

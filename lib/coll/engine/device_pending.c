@@ -75,6 +75,9 @@ void
 tutti_coll_mark_launched(tutti_coll_op *op)
 {
     op->launched = true;
+    if (op->on_launched != NULL) {
+        op->on_launched(op);
+    }
 }
 
 uint32_t

@@ -221,13 +221,44 @@ follow_launch(const nccl_backend *backend, tutti_error *err)
                                    : options->follow(options->space, backend->stream, err);
 }
 
+/* The device waits, and not this thread. The record counts that is the last one now. */
+static tutti_code
+wait_for_after(const nccl_op *self, tutti_error *err)
+{
+    const tutti_coll_events *events = self->op->events;
+    cudaError_t said;
+
+    if (events == NULL || events->after == NULL) {
+        return TUTTI_OK;
+    }
+    if (tutti_nccl_is_deserted(self)) {
+        return tutti_nccl_fail_deserted(self, err);
+    }
+    said = cudaStreamWaitEvent(self->backend->stream, events->after, 0);
+    return said == cudaSuccess ? TUTTI_OK : tutti_nccl_fail_cuda(err, "cudaStreamWaitEvent", said);
+}
+
+static tutti_code
+begin_launch(const nccl_op *self, tutti_error *err)
+{
+    TUTTI_TRY(follow_launch(self->backend, err));
+
+    return wait_for_after(self, err);
+}
+
+/* `done` comes last: what waits for it is behind the op, whether its kernels did their work or were
+ * aborted. */
 static tutti_code
 mark_end(nccl_op *self, tutti_error *err)
 {
+    const tutti_coll_events *events = self->op->events;
     cudaError_t said = cudaEventCreateWithFlags(&self->event, cudaEventDisableTiming);
 
     if (said == cudaSuccess) {
         said = cudaEventRecord(self->event, self->backend->stream);
+    }
+    if (said == cudaSuccess && events != NULL && events->done != NULL) {
+        said = cudaEventRecord(events->done, self->backend->stream);
     }
     return said == cudaSuccess ? TUTTI_OK : tutti_nccl_fail_cuda(err, "cudaEventRecord", said);
 }
@@ -237,7 +268,7 @@ run_step(nccl_op *self, tutti_error *err)
 {
     switch (self->step) {
     case STEP_FOLLOW:
-        return follow_launch(self->backend, err);
+        return begin_launch(self, err);
     case STEP_PACK:
         return copy_all(self, &self->plan.packs, err);
     case STEP_FIRST:

@@ -45,6 +45,13 @@ start_nccl_op(tutti_coll_op *op, tutti_error *err)
     if (self == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for an op");
     }
+    if (backend->stuck) {
+        free(self);
+        return TUTTI_FAIL_FOR(err, TUTTI_INTERNAL, "DEVICE_FAILED",
+                              "cuda:%d waits for an event of a client that is gone: no op can run "
+                              "there; restart this agent",
+                              backend->device);
+    }
     (void)cudaSetDevice(backend->device);
     self->op = op;
     self->backend = backend;
@@ -377,6 +384,9 @@ tutti_coll_nccl_open(const tutti_coll_nccl_options *options, tutti_coll_backend 
     self->door = nccl_door;
     self->options = *options;
     self->device = options->device;
+    if (options->deserted_ns == 0) {
+        self->options.deserted_ns = NCCL_ABORT_NS;
+    }
     tutti_nccl_line_init(&self->line);
     tutti_list_init(&self->behind);
     tutti_list_init(&self->pending);

@@ -24,6 +24,9 @@ typedef struct tutti_coll_nccl_options {
      */
     tutti_code (*follow)(tutti_space *space, void *stream, tutti_error *err);
     tutti_space *space;
+    /* The device gets this long for passing an event whose client is gone, before new ops are
+     * refused; 0 = 10 s. */
+    uint64_t deserted_ns;
 } tutti_coll_nccl_options;
 
 /*

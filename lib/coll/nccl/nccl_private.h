@@ -44,6 +44,7 @@ typedef struct nccl_backend {
     tutti_list_node comms; /* all of them: nccl_comm.link */
     uint64_t busy_ns;      /* something moved last */
     uint64_t asked_ns;     /* communicators were asked for errors last */
+    bool stuck; /* the stream waits for an event of a client that is gone: new ops are refused */
 } nccl_backend;
 
 /* EMPTY, BEGUN, READY, in this order; ENDING from each of them, then it is freed. A group has at
@@ -119,6 +120,7 @@ typedef struct nccl_op {
     bool dead;     /* failed: it only waits for the device */
     bool off;      /* taken off */
     cudaEvent_t event;
+    uint64_t deserted_ns; /* since when its `after` cannot come any more; 0 = it can */
 } nccl_op;
 
 /* comm.c */
@@ -156,6 +158,9 @@ void tutti_nccl_op_detach(nccl_op *self);   /* from its communicator */
  */
 bool tutti_nccl_op_give_up(nccl_op *self, uint64_t now_ns);
 void tutti_nccl_abandon(tutti_coll_op *op);
+/* Does it wait for an event whose client is gone? And the words for that: CALLER_GONE. */
+bool tutti_nccl_is_deserted(const nccl_op *self);
+tutti_code tutti_nccl_fail_deserted(const nccl_op *self, tutti_error *err);
 unsigned tutti_nccl_poll(tutti_coll_backend *door, uint64_t now_ns, uint64_t *ret_next_ns);
 
 #endif

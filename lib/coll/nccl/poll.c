@@ -8,6 +8,7 @@
  */
 #include "base/error/fail.h"
 #include "base/os/clock.h"
+#include "base/os/log.h"
 #include "coll/nccl/fail.h"
 #include "coll/nccl/nccl_private.h"
 
@@ -76,6 +77,65 @@ tutti_nccl_abandon(tutti_coll_op *op)
         tutti_list_remove(&self->link);
         tutti_nccl_op_complete(self);
     }
+}
+
+/* ------------------------------------------------------------------------------ clients that go */
+
+bool
+tutti_nccl_is_deserted(const nccl_op *self)
+{
+    const tutti_coll_events *events = self->op->events;
+
+    return events != NULL && events->after != NULL && events->left != NULL &&
+           atomic_load(events->left) && cudaEventQuery(events->after) == cudaErrorNotReady;
+}
+
+tutti_code
+tutti_nccl_fail_deserted(const nccl_op *self, tutti_error *err)
+{
+    const tutti_coll_op *op = self->op;
+
+    (void)TUTTI_FAIL_FOR(
+        err, TUTTI_CANCELLED, "CALLER_GONE",
+        "group %s op %llu: the client of rank %u went away before its GPU came to "
+        "the event that the op waits for",
+        tutti_coll_group_name(op->group), (unsigned long long)op->sequence,
+        (unsigned)tutti_coll_group_ranks(op->group)[tutti_coll_group_rank(op->group)]);
+    tutti_error_set_op(
+        err, tutti_coll_group_name(op->group), op->sequence,
+        (int32_t)tutti_coll_group_ranks(op->group)[tutti_coll_group_rank(op->group)]);
+    return TUTTI_CANCELLED;
+}
+
+/*
+ * The device is at an op whose client is gone. The op fails on all ranks at once. What CUDA does
+ * with a wait for a record that never comes is not documented: if the driver lets it go, all is
+ * well; if not, nothing here can, and all ops behind it would run into their deadlines. So they are
+ * refused, with what to do.
+ */
+static bool
+look_for_deserted(nccl_op *self, uint64_t now_ns)
+{
+    nccl_backend *backend = self->backend;
+    tutti_error err;
+
+    if (backend->stuck || !tutti_nccl_is_deserted(self)) {
+        return false;
+    }
+    self->deserted_ns = self->deserted_ns == 0 ? now_ns : self->deserted_ns;
+    if (!self->dead) {
+        (void)tutti_nccl_fail_deserted(self, &err);
+        tutti_coll_device_fail(self->op, &err);
+        return true;
+    }
+    if (now_ns > self->deserted_ns + backend->options.deserted_ns) {
+        backend->stuck = true;
+        TUTTI_LOG("coll/nccl", ERROR,
+                  "cuda:%d waits for an event of a client that is gone: no op can run there any "
+                  "more; restart this agent",
+                  backend->device);
+    }
+    return false;
 }
 
 /* ------------------------------------------------------------------------------ polling */
@@ -182,8 +242,9 @@ poll_pending(nccl_backend *backend, uint64_t now_ns)
     self = tutti_container_of(backend->pending.next, nccl_op, link);
     said = self->event == NULL ? cudaSuccess : cudaEventQuery(self->event);
     if (said == cudaErrorNotReady) {
-        return false;
+        return look_for_deserted(self, now_ns);
     }
+    backend->stuck = false;
     if (said != cudaSuccess && !self->dead) {
         (void)tutti_nccl_fail_cuda(&err, "cudaEventQuery", said);
         tutti_coll_device_fail(self->op, &err); /* dead now, and looked at once more */

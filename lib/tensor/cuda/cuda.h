@@ -12,7 +12,7 @@
 #include "tensor/tensor.h"
 
 #define TUTTI_CUDA_UUID_SIZE 41 /* "GPU-" and 36 characters */
-#define TUTTI_CUDA_IPC_SIZE 64  /* of a cudaIpcMemHandle_t */
+#define TUTTI_CUDA_IPC_SIZE 64  /* of a cudaIpcMemHandle_t, and of a cudaIpcEventHandle_t */
 #define TUTTI_CUDA_SYMBOL "tutti_cuda_module_v1"
 
 typedef struct tutti_cuda_device {
@@ -76,6 +76,21 @@ typedef struct tutti_cuda_module {
     /* Wait until all that was put on it is done. Blocks. TUTTI_INTERNAL  DEVICE_FAILED */
     tutti_code (*stream_wait)(tutti_space *space, void *stream, tutti_error *err);
     void (*stream_close)(tutti_space *space, void *stream); /* when nothing is on it */
+    /*
+     * An event (cudaEvent_t) of the device that other processes can open by `ret_handle`, a
+     * cudaIpcEventHandle_t, to record it and to wait for it. Before it is recorded it counts as
+     * complete.
+     *
+     * [out, owned] ret_event  event_close it
+     *
+     * TUTTI_RESOURCE_EXHAUSTED  DEVICE_MEMORY
+     * TUTTI_INTERNAL            DEVICE_FAILED
+     */
+    tutti_code (*event_open)(tutti_space *space, void **ret_event,
+                             unsigned char ret_handle[TUTTI_CUDA_IPC_SIZE], tutti_error *err);
+    /* Work that waits for it, or records it, goes on. Using what other processes have opened is
+     * undefined from now on. */
+    void (*event_close)(tutti_space *space, void *event);
 } tutti_cuda_module;
 
 /*

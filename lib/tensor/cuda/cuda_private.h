@@ -117,6 +117,10 @@ tutti_code cuda_stream_open(tutti_space *space, void **ret_stream, tutti_error *
 tutti_code cuda_stream_wait(tutti_space *space, void *stream, tutti_error *err);
 void cuda_stream_close(tutti_space *space, void *stream);
 
+tutti_code cuda_event_open(tutti_space *space, void **ret_event,
+                           unsigned char ret_handle[TUTTI_CUDA_IPC_SIZE], tutti_error *err);
+void cuda_event_close(tutti_space *space, void *event);
+
 extern const tutti_space_moves cuda_moves; /* moves.c */
 
 tutti_code cuda_open(const tutti_space_cuda_options *options, tutti_space **ret_space,

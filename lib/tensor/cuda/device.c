@@ -107,4 +107,6 @@ __attribute__((visibility("default"))) const tutti_cuda_module tutti_cuda_module
     .stream_open = cuda_stream_open,
     .stream_wait = cuda_stream_wait,
     .stream_close = cuda_stream_close,
+    .event_open = cuda_event_open,
+    .event_close = cuda_event_close,
 };

@@ -1,4 +1,7 @@
-/* Streams that functions put work on. One is made for each call: that takes some microseconds. */
+/* Streams and events for others: streams that functions put work on, one made for each call, which
+ * takes some microseconds; events that other processes open. */
+#include <string.h>
+
 #include "tensor/cuda/cuda_private.h"
 
 tutti_code
@@ -39,5 +42,47 @@ cuda_stream_close(tutti_space *space, void *stream)
 {
     if (cuda_enter(cuda_space_from(space), NULL) == TUTTI_OK) {
         (void)cudaStreamDestroy(stream);
+    }
+}
+
+/* ------------------------------------------------------------------------------ events
+ *
+ * They are made here, and not by the other process: CUDA leaves undefined what happens to an opened
+ * event when its maker destroys it, or dies. docs/decisions/0043.
+ */
+
+_Static_assert(sizeof(cudaIpcEventHandle_t) == TUTTI_CUDA_IPC_SIZE, "as CUDA has it");
+
+tutti_code
+cuda_event_open(tutti_space *space, void **ret_event, unsigned char ret_handle[TUTTI_CUDA_IPC_SIZE],
+                tutti_error *err)
+{
+    cudaEvent_t event = NULL;
+    cudaIpcEventHandle_t handle;
+    tutti_code code = cuda_enter(cuda_space_from(space), err);
+
+    if (code == TUTTI_OK) {
+        code = cuda_check_memory(
+            cudaEventCreateWithFlags(&event, cudaEventInterprocess | cudaEventDisableTiming),
+            "cudaEventCreateWithFlags", 1, err);
+    }
+    if (code == TUTTI_OK) {
+        code = cuda_check_memory(cudaIpcGetEventHandle(&handle, event), "cudaIpcGetEventHandle", 1,
+                                 err);
+    }
+    if (code == TUTTI_OK) {
+        memcpy(ret_handle, &handle, sizeof(handle));
+        *ret_event = event;
+    } else if (event != NULL) {
+        (void)cudaEventDestroy(event);
+    }
+    return code;
+}
+
+void
+cuda_event_close(tutti_space *space, void *event)
+{
+    if (cuda_enter(cuda_space_from(space), NULL) == TUTTI_OK) {
+        (void)cudaEventDestroy(event);
     }
 }
