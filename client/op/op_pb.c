@@ -30,6 +30,8 @@ client_write_op(const tutti_op *op, const client_inline *memory, wire_op *ret)
     ret->options.local_grad = op->local_grad;
     ret->options.step = op->step;
     ret->options.token = op->token;
+    ret->options.after_event = op->after_event;
+    ret->options.done_event = op->done_event;
     ret->group = client_write_text(op->group);
     ret->output = client_write_text(op->output);
     ret->memory = NULL;
@@ -54,7 +56,8 @@ client_op_input(wire_op *op)
 }
 
 /*
- * The deadline of an op's call. An async op is answered at once. Any other has the agent's own
+ * The deadline of an op's call. An async op is answered at once, but for one with done_event. Any
+ * other has the agent's own
  * deadline, whose error names the missing rank, so the call waits a little longer than that
  * (client_op_deadline).
  */
@@ -64,7 +67,8 @@ client_op_call(const tutti_client *client, const tutti_op *op, const client_inli
 {
     client_call call = {.stub = stub, .kind = CLIENT_CONTROL};
 
-    call.deadline_ns = op->async ? client_deadline(client, 0) : client_op_deadline(op->timeout_ms);
+    call.deadline_ns = op->async && op->done_event == 0 ? client_deadline(client, 0)
+                                                        : client_op_deadline(op->timeout_ms);
     call.request_hook = memory == NULL ? NULL : memory->request_hook;
     if (memory != NULL && memory->gives) {
         call.payload = memory->data;

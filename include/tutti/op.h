@@ -287,6 +287,21 @@ typedef struct tutti_op {
      * again. A restarted agent has forgotten all tokens; `step` protects then.
      */
     uint64_t token;
+    /*
+     * A tutti_gpu_event (tutti/share.h) that the program has recorded in a stream of its own: here,
+     * the op's work on the GPU begins when the GPU has come to that record. Ranks may differ. Do not
+     * record it again before the op's function has returned. For collectives on tensors of the event's
+     * GPU; 0, the default, = none.
+     */
+    uint64_t after_event;
+    /*
+     * A tutti_gpu_event that the agent records behind the op's work; another one than after_event.
+     * With `async` alone: the function then returns when the event is recorded, which is after all
+     * ranks have called the op, so that the program's stream can wait for it. If the op fails before,
+     * the function fails; later failures are told by tutti_wait, and the event comes all the same.
+     * 0, the default, = none.
+     */
+    uint64_t done_event;
 } tutti_op;
 
 /* [out] op  every field as its comment calls default; any thread */
@@ -373,7 +388,10 @@ typedef struct tutti_op_result {
  *                            than the result
  *                            BAD_SHAPE: the result would have more than 16 dimensions, or its size
  *                            does not fit into 63 bits
- *                            DEVICE_MISMATCH: tensors of one op are on different devices
+ *                            DEVICE_MISMATCH: tensors of one op are on different devices, or an
+ *                            event is of another GPU
+ *                            BAD_EVENT: send, recv or host memory with an event; done_event without
+ *                            async
  *                            LIST_SIZE, EMPTY_LIST, OUTPUT_ALIAS, UNEXPECTED_INPUT: tutti/list.h
  *                            TRACER_COUNT, TRACED_LIST, BAD_LOCAL_GRAD, DTYPE_UNSUPPORTED,
  *                            BAD_REDUCE_OP: the op is traced and has no gradient; no_grad helps
@@ -388,7 +406,8 @@ typedef struct tutti_op_result {
  *                            here only: NOT_IN_GROUP: this rank is no member; NOT_JOINED: the job
  *                            is not complete; OUT_OF_SEQUENCE: see tutti_op.sequence; NO_AGENT: the
  *                            client was connected without an agent
- * TUTTI_NOT_FOUND            NO_TENSOR, NO_TRACER: no tensor or tracer of that name here
+ * TUTTI_NOT_FOUND            NO_TENSOR, NO_TRACER, NO_EVENT: no tensor, tracer or event of that
+ *                            name here
  *                            NO_GROUP, NO_MESH: no such group; NO_GROUP also when it was deleted
  *                            before all ranks had called
  * TUTTI_DEADLINE_EXCEEDED    TIMEOUT: the text names the ranks that had not called, and what they

@@ -210,6 +210,84 @@ TUTTI_API const tutti_gpu_share_info *tutti_gpu_share_describe(const tutti_gpu_s
 /* Give it back; the program has closed the handle. [in, moved] share  NULL is fine */
 TUTTI_API void tutti_gpu_share_end(tutti_gpu_share *share);
 
+/* ------------------------------------------------------------------ events of a GPU
+ *
+ * Events: how ops take their place between the work of the program's own streams, without waiting
+ * for a stream in the program. A program copies its numbers to memory that it has borrowed
+ * (tutti_tensor_share_gpu), and calls an op behind that copy and before the next kernel:
+ *
+ *     cudaMemcpyAsync(lent, numbers, bytes, cudaMemcpyDeviceToDevice, stream);
+ *     cudaEventRecord(ready, stream);                // opened of events[0]
+ *     op.async = true;
+ *     op.after_event = events[0].id;
+ *     op.done_event = events[1].id;
+ *     code = tutti_all_reduce(client, &op, &result, &err);   // returns when all ranks have called
+ *     cudaStreamWaitEvent(stream, done, 0);          // opened of events[1]
+ *     next<<<grid, block, 0, stream>>>(lent);        // begins when the op is over on the GPU
+ *     ...
+ *     code = tutti_wait(client, &work, 1, ...);      // at any time: did the op succeed?
+ *
+ * Caveats
+ *
+ * - After a failure the event comes too, and what is behind it runs on an undefined result. How it
+ *   looks: tutti_wait says that the op failed. What to do: ask it before results leave the program.
+ * - An agent that dies leaves the program's stream waiting: CUDA does not say for how long. How it
+ *   looks: calls fail with CONNECTION_LOST, and cudaStreamSynchronize does not return. What to do: end
+ *   the process.
+ * - A program that dies between the call and its record leaves the agent's GPU waiting. The op fails
+ *   with CALLER_GONE on all ranks; if the driver does not end the wait, the agent refuses ops on this GPU
+ *   with DEVICE_FAILED after 10 s and has to be restarted. So events are for agents that one program
+ *   uses, or whose programs may be restarted together.
+ */
+
+/* Events that an agent has made for this program. */
+typedef struct tutti_gpu_events tutti_gpu_events;
+
+/* One of them. Plain data. */
+typedef struct tutti_gpu_event {
+    /* For tutti_op.after_event and done_event; not 0. */
+    uint64_t id;
+    /*
+     * A cudaIpcEventHandle_t: cudaIpcOpenEventHandle gives an event that can be recorded, waited for
+     * and queried. It counts as complete until it is recorded for the first time.
+     */
+    unsigned char ipc_handle[64];
+} tutti_gpu_event;
+
+/*
+ * Have events made. They live until tutti_gpu_events_end, or until the agent ends; then what was
+ * opened must not be used any more. libtutti does not call CUDA. Any thread.
+ *
+ * [in]         device      "cuda:0", as the agent counts; NULL = its first GPU
+ * [in]         count       1 to 256
+ * [out, owned] ret_events  tutti_gpu_events_end it
+ *
+ * TUTTI_UNIMPLEMENTED        the agent is older than events: wait for the stream before an op
+ *                            (cudaStreamSynchronize), and for the op's end behind it
+ * TUTTI_INVALID_ARGUMENT     BAD_EVENT: the count
+ * TUTTI_FAILED_PRECONDITION  NO_DEVICE: it has no such GPU; NO_BACKEND: it runs no ops there
+ * TUTTI_RESOURCE_EXHAUSTED   EVENT_LIMIT: the agent has 4096 events; DEVICE_MEMORY
+ * TUTTI_INTERNAL             DEVICE_FAILED
+ * and the statuses common to all calls (tutti/client.h)
+ */
+TUTTI_API tutti_code tutti_gpu_events_open(tutti_client *client, const char *device, uint32_t count,
+                                           tutti_gpu_events **ret_events, tutti_error *err);
+
+/* Returns [borrowed] all of them, as many as were asked for, until tutti_gpu_events_end. */
+TUTTI_API const tutti_gpu_event *tutti_gpu_events_list(const tutti_gpu_events *events);
+
+/* Returns [borrowed] the GPU, "GPU-" and 36 characters: make it the current device before events are
+ * opened and used, whatever its number is in this process. */
+TUTTI_API const char *tutti_gpu_events_uuid(const tutti_gpu_events *events);
+
+/*
+ * Give them back, when the ops that name them have ended and what was opened is destroyed
+ * (cudaEventDestroy). An op whose after_event has not come by then fails with CALLER_GONE.
+ *
+ * [in, moved] events  NULL is fine
+ */
+TUTTI_API void tutti_gpu_events_end(tutti_gpu_events *events);
+
 /* ------------------------------------------------------------------ the arena
  *
  * Arena: memory of the program that is born in the agent, and mapped here. Ops on it copy nothing.

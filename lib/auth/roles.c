@@ -117,6 +117,7 @@ static const tutti_auth_row rows[] = {
     {"/tutti.v1.TensorsService/List", CLIENT, SERVER, false},
     {"/tutti.v1.TensorsService/Put", CLIENT, SERVER, false},
     {"/tutti.v1.TensorsService/Share", CLIENT, SERVER, false},
+    {"/tutti.v1.TensorsService/ShareEvents", CLIENT, SERVER, false},
     {"/tutti.v1.TensorsService/ShareGpu", CLIENT, SERVER, false},
     {"/tutti.v1.TensorsService/Stat", CLIENT, SERVER, false},
     {"/tutti.v1.TensorsService/Upload", CLIENT, SERVER, false},

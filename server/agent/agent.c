@@ -309,6 +309,7 @@ tutti_agent_new(const tutti_agent_options *options, const tutti_rpc_server_optio
     self->incarnation = tutti_id_draw();
     tutti_map_init(&self->groups);
     agent_answers_init(self);
+    agent_events_init(&self->events);
     agent_clients_init(&self->clients, options->client_ops_max);
     tutti_list_init(&self->coordinator_requests);
     tutti_list_init(&self->ops);
@@ -409,6 +410,7 @@ tutti_agent_free(tutti_agent *agent)
     agent_share_close(agent);
     tutti_table_free(agent->table);
     agent_devices_close(agent);
+    agent_events_fini(&agent->events);
     tutti_space_close(agent->space);
     tutti_selector_free(agent->selector);
     free(agent);

@@ -55,6 +55,7 @@ def steps_of(run):
         Step("conformance", 150, conformance + ["--tap", "--backend", "nccl", *stand_in]),
         Step("faults, two groups", 150, script("tests", "gpu", "test_gpu_faults.py")),
         Step("tensors through agents, ShareGpu", 90, script("tests", "system", "test_agent_cuda.py")),
+        Step("events of clients and ops", 120, script("tests", "gpu", "test_gpu_events.py")),
         Step("torch", 240, script("client", "torch", "tests", "test_gpu.py"),
              {"TUTTI_TORCH_PYTHON": os.environ.get("TUTTI_TORCH_PYTHON", sys.executable)}),
         Step("gradients", 60, conformance + ["--tap", "--backend", "nccl", "--filter", "grad*", *stand_in]),

@@ -69,7 +69,7 @@ class Commands(ClusterCase):
                 if field.name != "error":
                     known.setdefault(field.number, []).append(field.message_type.full_name)
         wanted = set()
-        streams = {"Upload", "Download", "ShareGpu", "Lease", "Serve"}
+        streams = {"Upload", "Download", "ShareGpu", "ShareEvents", "Lease", "Serve"}
         shares = {"Share"}  # what a stream has shared would outlast it
         shares |= {"ListFunctions"}  # for people
         for module in (collectives, tensors, tracers, functions):

@@ -236,10 +236,10 @@ def coordinator_calls():
     ]
 
 
-# What needs a GPU, or its stand-in: test_agent_cuda.py. What ends with its caller alone: test_ephemeral.py.
+# What needs a GPU, or its stand-in: test_agent_cuda.py, tests/gpu/test_gpu_events.py. What ends with its caller alone: test_ephemeral.py.
 # What an operator has to allow: test_functions.py.
 ELSEWHERE = {"TensorsService.ShareGpu", "TensorsService.Lease", "FunctionsService.LoadModule"}
-ELSEWHERE |= {"FunctionsService.ImportModule", "FunctionsService.Serve"}
+ELSEWHERE |= {"TensorsService.ShareEvents", "FunctionsService.ImportModule", "FunctionsService.Serve"}
 
 
 class Methods(unittest.TestCase):

@@ -324,6 +324,33 @@ take_one(agent_op *op, agent_request *request, tutti_error *err)
     return lock_input(op, request, err);
 }
 
+/* On which GPU they are is compared when the op's place is known (post.c). */
+static tutti_code
+take_events(agent_op *op, tutti_error *err)
+{
+    const agent_op_options *options = &op->options;
+
+    if (options->done_event != 0 && !options->async) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_EVENT",
+                              "an op with done_event needs async: it is answered before it ends");
+    }
+    if (options->done_event != 0 && options->done_event == options->after_event) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_EVENT",
+                              "after_event and done_event are the same: need two events");
+    }
+    if ((options->done_event != 0 || options->after_event != 0) && agent_op_is_p2p(op)) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_EVENT",
+                              "a send or receive has no events: wait for the stream before, and "
+                              "for the answer behind it");
+    }
+    TUTTI_TRY(options->after_event == 0
+                  ? TUTTI_OK
+                  : agent_event_find(op->agent, options->after_event, &op->after, err));
+    return options->done_event == 0
+               ? TUTTI_OK
+               : agent_event_find(op->agent, options->done_event, &op->done, err);
+}
+
 /*
  * The result is inline when that was asked for, or when an inline input has no named output: a
  * caller that sends bytes wants bytes. The work comes last, as only it would have to be taken back.
@@ -337,6 +364,7 @@ agent_op_take(agent_op *op, agent_request *request, tutti_error *err)
     TUTTI_TRY(check_op_request(op, request, err));
     TUTTI_TRY(request->is_list ? agent_list_take(op, request, err) : take_one(op, request, err));
     TUTTI_TRY(op->agent->hooks->record_take(op, request, err));
+    TUTTI_TRY(take_events(op, err));
     if (request->options.async) {
         TUTTI_TRY(agent_work_new(op->agent, &op->work, err));
     }

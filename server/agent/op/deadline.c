@@ -33,8 +33,8 @@ why_waiting(const agent_op *op)
 
 /*
  * The op fails in its place, and a sync caller is told now instead of at the op's turn. `answered`
- * keeps agent_op_end_early from answering a second time. An op of a Backward has no caller, and an
- * async op's error is told by Wait.
+ * keeps agent_op_end_early from answering a second time. An op of a Backward has no caller, and the
+ * error of an async op that was answered is told by Wait.
  */
 static void
 fail_in_line(agent_op *op, const tutti_error *err)
@@ -42,7 +42,7 @@ fail_in_line(agent_op *op, const tutti_error *err)
     op->err = *err;
     tutti_error_set_op(&op->err, op->group->name, op->sequence, (int32_t)op->agent->rank);
     op->failed = true;
-    if (op->on_end == NULL && op->call != NULL && !op->options.async) {
+    if (op->on_end == NULL && op->call != NULL) {
         op->answered = true;
         tutti_rpc_call_fail(op->call, &op->err);
     }

@@ -113,8 +113,10 @@ on_call_end(tutti_rpc_call *call, void *self)
     agent_op *op = tutti_rpc_call_user(call);
 
     (void)self;
-    op->call_over = true;
-    release_op_memory(op);
+    if (op != NULL) { /* not that of an async op, which goes on without its call */
+        op->call_over = true;
+        release_op_memory(op);
+    }
 }
 
 /*
@@ -136,6 +138,8 @@ release_op(agent_op *op)
      * time.
      */
     op->client = NULL;
+    agent_event_unref(op->after);
+    agent_event_unref(op->done);
     /*
      * Behind ops_live--: an agent that leaves looks here whether this was the last op (shutdown.c).
      */
@@ -163,7 +167,7 @@ settle_list(agent_op *op)
     if (!op->list->out_is_new) {
         return;
     }
-    if (op->failed && op->options.async && told && !op->no_result) {
+    if (op->failed && agent_op_is_answered_early(op) && told && !op->no_result) {
         agent_list_mark(op, &op->err);
     } else if (op->failed || op->no_result) {
         agent_list_drop_new(op);
@@ -191,7 +195,7 @@ settle_output(agent_op *op)
     if (op->out == NULL || !op->out_is_new) {
         return;
     }
-    if (op->failed && op->options.async && !op->no_result) {
+    if (op->failed && agent_op_is_answered_early(op) && !op->no_result) {
         tutti_table_mark(op->agent->table, op->out, &op->err);
     } else if (op->failed) {
         tutti_table_fail_new(op->agent->table, op->out, &op->err);
@@ -352,8 +356,12 @@ agent_op_on_done(tutti_coll_op *engine_op, const tutti_error *err)
     }
     agent_op_record_ended(op);
     atomic_store(&op->told, true);
+    /* An op with `done` for which the device had nothing to do: that event stays as it was. */
+    if (op->done != NULL && err == NULL && !op->launched) {
+        agent_op_on_launched(engine_op);
+    }
     /* Its call was answered when it had its place; agent_op_finish tells those who Wait. */
-    if (op->options.async) {
+    if (op->options.async && (op->done == NULL || op->launched)) {
         return;
     }
     if (err != NULL) {
@@ -363,6 +371,27 @@ agent_op_on_done(tutti_coll_op *engine_op, const tutti_error *err)
     fill_result(op, &result);
     agent_answers_note(op, &result);
     op->answer(op->call, &result);
+}
+
+static void
+on_launch_told(tutti_rpc_task *task)
+{
+    agent_op_answer_async(tutti_container_of(task, agent_op, launch_told));
+}
+
+/*
+ * `done` is recorded: who waits for it from now on waits for the op. The answer reads the table and
+ * the works, so it is the control loop's. Tasks of one loop keep their order: this one comes before
+ * `ended`.
+ */
+void
+agent_op_on_launched(tutti_coll_op *engine_op)
+{
+    agent_op *op = tutti_container_of(engine_op, agent_op, op);
+
+    op->launched = true;
+    op->launch_told.on_run = on_launch_told;
+    tutti_rpc_loop_post(op->agent->control, &op->launch_told);
 }
 
 /*
@@ -392,7 +421,7 @@ agent_op_end_early(agent_op *op, const tutti_error *err)
     op->err = *err;
     op->ended_ns = tutti_clock_ns();
     agent_op_record_ended(op);
-    if (op->on_end == NULL && (!op->options.async || op->work == NULL) && !op->answered) {
+    if (op->on_end == NULL && op->call != NULL && !op->answered) {
         tutti_rpc_call_fail(op->call, err);
     }
     agent_op_finish(op);
@@ -431,7 +460,7 @@ on_cancel(tutti_rpc_call *call, void *self)
     agent_op *op = tutti_rpc_call_user(call);
     tutti_error err;
 
-    if (op->state == AGENT_OP_OVER ||
+    if (op == NULL || op->state == AGENT_OP_OVER ||
         tutti_clock_ns() + 5 * TUTTI_NS_PER_MS >= tutti_rpc_call_deadline(call)) {
         return;
     }
@@ -576,8 +605,9 @@ agent_op_start(tutti_agent *agent, tutti_rpc_call *call, agent_request *request,
      * loop, so not before this function has returned.
      */
     op->ready = tutti_table_acquire(agent->table, &op->lock_set);
-    /* A refused async op is answered like a sync one: it has no work that could tell the error. */
-    if (!op->options.async || op->failed) {
+    /* A refused async op is answered like a sync one: it has no work that could tell the error. One
+     * with `done` is answered when that is recorded. */
+    if (!op->options.async || op->failed || op->done != NULL) {
         tutti_rpc_call_set_user(call, op);
         tutti_rpc_call_on_cancel(call, on_cancel);
         tutti_rpc_call_on_end(call, on_call_end);

@@ -34,7 +34,7 @@ agent_op *agent_op_new(tutti_agent *agent, tutti_rpc_call *call, const agent_req
  *
  * Codes and reasons: those of tutti_table_lock_by_name and tutti_table_create_locked;
  * SIZE_MISMATCH, INLINE_LIMIT, MEMORY_LIMIT, ASYNC_INLINE, LIST_SIZE, OUTPUT_ALIAS,
- * UNEXPECTED_INPUT; of tracers TRACER_COUNT, TRACED_INLINE and those of tutti_tape_find; or what
+ * UNEXPECTED_INPUT; BAD_EVENT, NO_EVENT; of tracers TRACER_COUNT, TRACED_INLINE and those of tutti_tape_find; or what
  * the wire file has refused.
  */
 tutti_code agent_op_take(agent_op *op, agent_request *request, tutti_error *err);
@@ -49,12 +49,13 @@ void agent_op_finish(agent_op *op);
 /* It ends with `err` without having been given to the engine; it is in no queue any more. Answers
  * the call unless that is answered, then as agent_op_finish. */
 void agent_op_end_early(agent_op *op, const tutti_error *err);
-/* Answer the call of an async op that has its place: handles and work id are valid from now on. The
+/* Answer the call of an async op that has its place, or whose `done` is recorded: handles and work id are valid from now on. The
  * op has no call afterwards. */
 void agent_op_answer_async(agent_op *op);
 
 /* Callbacks of the engine: on the thread that runs it, which may be the control loop inside
  * tutti_coll_post (coll/coll.h). */
+void agent_op_on_launched(tutti_coll_op *engine_op);
 void agent_op_on_done(tutti_coll_op *engine_op, const tutti_error *err);
 void agent_op_on_released(tutti_coll_op *engine_op);
 

@@ -297,8 +297,8 @@ prepare_posted(agent_op *op, tutti_error *err)
 }
 
 /*
- * An async op is answered when it has its place in the order: handles and work id are valid from
- * now on, although the tensors may have no shape yet. The answer is noted for repeats before it
+ * An async op is answered when it has its place in the order, or with `done` when that is recorded:
+ * handles and work id are valid from now on, although the tensors may have no shape yet. The answer is noted for repeats before it
  * leaves, so a caller that loses the answer and comes again finds it.
  */
 void
@@ -318,6 +318,9 @@ agent_op_answer_async(agent_op *op)
     agent_work_name(op->work, result.work);
     agent_answers_note(op, &result);
     agent_answers_settle(op);
+    if (op->done != NULL) {
+        tutti_rpc_call_set_user(op->call, NULL); /* the op may be gone before the call is */
+    }
     op->answer(op->call, &result);
     free(outputs);
     tutti_rpc_call_unref(op->call);
@@ -455,6 +458,7 @@ agent_op_launch(agent_op *op)
      */
     op->op.deadline_ns = op->deadline_ns;
     op->op.on_done = agent_op_on_done;
+    op->op.on_launched = op->done != NULL ? agent_op_on_launched : NULL;
     op->op.on_released = agent_op_on_released;
     agent_op_move(op, AGENT_OP_POSTED);
     agent_op_record_started(op);
@@ -575,6 +579,38 @@ take_backend(agent_op *op, tutti_error *err)
     return agent_op_is_p2p(op) ? TUTTI_OK : keep_place(op, err);
 }
 
+static tutti_code
+check_event_place(const agent_op *op, const agent_event *event, const char *name, tutti_error *err)
+{
+    if (event == NULL || event->space == op->space) {
+        return TUTTI_OK;
+    }
+    if (!op->op.args.on_device) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_EVENT",
+                              "%s of an op in host memory: events order what GPUs do", name);
+    }
+    return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "DEVICE_MISMATCH",
+                          "%s is an event of %s, and the tensors are on %s", name,
+                          tutti_space_device(event->space), tutti_space_device(op->space));
+}
+
+static tutti_code
+give_events(agent_op *op, tutti_error *err)
+{
+    TUTTI_TRY(check_event_place(op, op->after, "after_event", err));
+    TUTTI_TRY(check_event_place(op, op->done, "done_event", err));
+
+    if (op->after != NULL) {
+        op->events.after = op->after->event;
+        op->events.left = &op->after->left;
+    }
+    if (op->done != NULL) {
+        op->events.done = op->done->event;
+    }
+    op->op.events = op->after != NULL || op->done != NULL ? &op->events : NULL;
+    return TUTTI_OK;
+}
+
 /*
  * Where results of an op go that names no tensor of this rank, such as a broadcast's receiver: on
  * the GPU on which the group's other ops run, else on the first device of --device. An inline
@@ -622,5 +658,6 @@ agent_op_find_place(agent_op *op, tutti_error *err)
         op->space = default_place(op);
     }
     op->op.args.on_device = op->space != op->agent->space;
-    return take_backend(op, err);
+    TUTTI_TRY(take_backend(op, err));
+    return give_events(op, err);
 }

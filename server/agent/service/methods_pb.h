@@ -24,6 +24,9 @@ extern const tutti_rpc_stream_ops agent_lease_ops;
 /* serve_pb.c: of FunctionsService */
 extern const tutti_rpc_stream_ops agent_serve_ops;
 
+/* share_events_pb.c: of TensorsService */
+extern const tutti_rpc_stream_ops agent_share_events_ops;
+
 /* share_pb.c: of TensorsService */
 void agent_on_share(tutti_rpc_call *call, void *self);
 

@@ -70,6 +70,8 @@ agent_read_options(const Tutti__V1__OpOptions *options, agent_request *request)
         request->options.no_grad = options->no_grad;
         request->args.step = options->step;
         request->options.token = options->token;
+        request->options.after_event = options->after_event;
+        request->options.done_event = options->done_event;
         request->options.local_grad = options->local_grad;
         request->result = options->result[0] != '\0' ? options->result : NULL;
     }

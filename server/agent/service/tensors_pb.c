@@ -289,6 +289,7 @@ agent_add_tensors(tutti_agent *agent)
         TUTTI_RPC_UNARY("Stat", agent_on_stat),
         TUTTI_RPC_UNARY("Share", agent_on_share),
         TUTTI_RPC_STREAM("ShareGpu", &agent_share_gpu_ops),
+        TUTTI_RPC_STREAM("ShareEvents", &agent_share_events_ops),
         TUTTI_RPC_QUIET_STREAM("Lease", &agent_lease_ops),
     };
     const tutti_rpc_service service = {

@@ -268,6 +268,7 @@ static void
 on_backward(tutti_rpc_call *call, void *self)
 {
     const Tutti__V1__BackwardRequest *message = tutti_rpc_call_request(call);
+    tutti_error err;
     const agent_backward request = {
         .tracer = message->tracer,
         .tensor_of = tensor_of,
@@ -281,6 +282,14 @@ on_backward(tutti_rpc_call *call, void *self)
         .timeout_ms = message->options != NULL ? message->options->timeout_ms : 0,
     };
 
+    if (message->options != NULL &&
+        (message->options->after_event != 0 || message->options->done_event != 0)) {
+        (void)TUTTI_FAIL_FOR(&err, TUTTI_INVALID_ARGUMENT, "BAD_EVENT",
+                             "Backward has no events: wait for the stream before, and for the "
+                             "answer behind it");
+        tutti_rpc_call_fail(call, &err);
+        return;
+    }
     agent_backward_start(self, call, &request, answer_tracer);
 }
 

@@ -8,6 +8,7 @@
 
 #include "server/agent/agent.h"
 #include "server/agent/state/clients.h"
+#include "server/agent/state/events.h"
 #include "server/agent/state/request.h"
 #include "server/agent/state/types.h"
 #include "server/agent/tensor/table.h"
@@ -55,7 +56,7 @@ typedef enum agent_op_state {
 
 /*
  * Fields without a word on threads belong to the control loop. `op`, `failed`, `err`, `ended_ns`,
- * inline_out, `outputs` and meta are the engine's thread's while the op is POSTED.
+ * inline_out, `outputs`, `launched` and meta are the engine's thread's while the op is POSTED.
  */
 struct agent_op {
     tutti_coll_op op;     /* the engine's */
@@ -107,8 +108,13 @@ struct agent_op {
     uint64_t deadline_ns;
     struct agent_work *work;
     tutti_rpc_task ended; /* engine -> control loop */
-    tutti_timer overdue;  /* its time is up while it is in line */
-    bool answered;        /* ... and its caller was told */
+    agent_event *after;   /* [ref] the op waits for it on its GPU; NULL = none */
+    agent_event *done;    /* [ref] is recorded behind the op, which is answered then; NULL = none */
+    tutti_coll_events events;   /* the same for the engine: op.events points here */
+    bool launched;              /* `done` is recorded, or need not be; the engine's thread */
+    tutti_rpc_task launch_told; /* engine -> control loop, before `ended` */
+    tutti_timer overdue;        /* its time is up while it is in line */
+    bool answered;              /* ... and its caller was told */
 
     atomic_bool told; /* its caller knows of the end */
     uint32_t tape_count;
@@ -124,6 +130,13 @@ struct agent_op {
     bool barriers;
     const tutti_spec *view; /* what inline_in counts as; NULL = as it is */
 };
+
+/* Has the caller of an async op its answer, with the handles of the results? Control loop. */
+static inline bool
+agent_op_is_answered_early(const agent_op *op)
+{
+    return op->options.async && op->call == NULL;
+}
 
 static inline void
 agent_op_move(agent_op *op, agent_op_state state)

@@ -63,8 +63,10 @@ typedef struct agent_op_options {
     bool inline_result; /* the answer has the result; else it is a tensor of the agent */
     bool async;         /* the call is answered when the op has its place in the order */
     uint32_t timeout_ms;
-    uint64_t sequence; /* that the op must get; 0 = any */
-    uint64_t token;    /* of the caller, for calling again; 0 = none */
+    uint64_t sequence;    /* that the op must get; 0 = any */
+    uint64_t token;       /* of the caller, for calling again; 0 = none */
+    uint64_t after_event; /* of events.h; 0 = none */
+    uint64_t done_event;
     bool no_grad;
     bool local_grad;
     bool tell_refusal; /* of a send or receive: the other end hears of a refusal */

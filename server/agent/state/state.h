@@ -7,6 +7,7 @@
 #include "server/agent/state/clients.h"
 #include "server/agent/state/counters.h"
 #include "server/agent/state/device.h"
+#include "server/agent/state/events.h"
 #include "server/agent/state/types.h"
 #include "server/agent/tensor/table_private.h"
 
@@ -28,8 +29,8 @@ typedef struct agent_answers {
 /*
  * Fields belong to the control loop, with these exceptions: options to host_id are fixed once the
  * services open (engine becomes NULL when it has stopped, on the control loop); numbers, calls,
- * early_bytes, stops and gone_posted are atomic; `table`, `flight` and the spaces have locks of
- * their own; `uploads` is the bulk loop's.
+ * early_bytes, stops and gone_posted are atomic; `table`, `flight`, `events` and the spaces have locks
+ * of their own; `uploads` is the bulk loop's.
  *
  */
 struct tutti_agent {
@@ -43,6 +44,7 @@ struct tutti_agent {
     tutti_coll_engine *engine;
     tutti_space *space; /* host memory: there is some wherever tensors live */
     agent_devices devices;
+    agent_events events;                    /* of these devices */
     tutti_selector *selector;               /* which algorithms are taken */
     const tutti_selection *first_selection; /* of the options */
     tutti_table *table;
