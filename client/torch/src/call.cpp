@@ -5,9 +5,11 @@
 
 #include <sstream>
 
+#include "compat.hpp"
 #include "error.hpp"
 #include "gpu.hpp"
 
+#include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 #include <tutti/op_data.h>
@@ -79,14 +81,19 @@ struct Batch {
   };
   std::vector<Call> calls;
   std::vector<Places> places;  // empty: they are in the memory of the program
+  std::shared_ptr<GpuEvent> event;  // the op waits for what is copied to them; nullptr: it was waited for here
   std::exception_ptr failed;   // why this rank has nothing to give
   OnEnd on_end;
 };
 
-// Between a tensor and its block.
-void copy(const at::Tensor& tensor, const GpuBlock& block, void* to, const void* from, uint64_t bytes) {
+// Between a tensor and its block. event: whoever waits for that one waits for the copy; nullptr: it is waited for.
+void copy(const at::Tensor& tensor, const GpuBlock& block, const GpuEvent* event, void* to, const void* from, uint64_t bytes) {
   try {
-    block.copy(to, from, bytes);
+    if (event != nullptr) {
+      event->copy_in(to, from, bytes);
+    } else {
+      block.copy(to, from, bytes);
+    }
   } catch (const c10::Error& error) {
     std::ostringstream text;
     text << "tutti: a tensor on " << tensor.device() << " and the memory of this rank's agent, on cuda:" << block.device()
@@ -95,7 +102,20 @@ void copy(const at::Tensor& tensor, const GpuBlock& block, void* to, const void*
   }
 }
 
+// The op did not wait for the copies to its blocks, or nobody knows: what they read must stay till then.
+void end_copies(const Batch& batch) {
+  if (batch.event) {
+    try {
+      batch.event->finish_in();
+    } catch (const std::exception&) {  // the GPU has failed, and does nothing any more
+    }
+  }
+}
+
 void end_batch(const Batch& batch, const tutti_queue_completion& done) {
+  if (batch.failed || done.error.code != TUTTI_OK) {
+    end_copies(batch);
+  }
   try {
     if (batch.failed) {
       std::rethrow_exception(batch.failed);
@@ -114,7 +134,7 @@ void end_batch(const Batch& batch, const tutti_queue_completion& done) {
       const Call& call = batch.calls[i];
       if (!batch.places.empty() && call.take != nullptr) {
         const GpuBlock& from = *batch.places[i].take;
-        copy(call.taken, from, call.take, from.data(), call.take_bytes());
+        copy(call.taken, from, nullptr, call.take, from.data(), call.take_bytes());
       }
       end_call(call);
     }
@@ -132,12 +152,39 @@ OnDone batch_done(const std::shared_ptr<Runtime>& runtime, const std::shared_ptr
 
 // ------------------------------------------------------------------ memory of a GPU
 
-Batch::Places place_call(Gpu& gpu, const Call& call) {
+// What is on the current stream comes before what is copied with this event. false: torch does not tell the event that it records.
+bool follow_stream(const GpuEvent& event, const at::Device& device) {
+  const c10::impl::VirtualGuardImpl gpu(device.type());
+  c10::Event ready(device.type());
+
+  ready.record(gpu.getStream(device));
+  void* id = id_of(ready, 0);
+  if (id == nullptr) {
+    return false;
+  }
+  event.wait_in(id);
+  return true;
+}
+
+// The event of an op whose data goes in without waiting for it.
+std::shared_ptr<GpuEvent> event_for(Gpu& gpu, const Batch& batch) {
+  const Call& first = batch.calls[0];
+  const std::optional<at::Device> device = first.gpu();
+  const bool is_collective = first.kind != TUTTI_OP_SEND && first.kind != TUTTI_OP_RECV;
+  std::shared_ptr<GpuEvent> event = is_collective && first.give != nullptr ? gpu.take_event() : nullptr;
+
+  if (event && device && !follow_stream(*event, *device)) {
+    event.reset();
+  }
+  return event;
+}
+
+Batch::Places place_call(Gpu& gpu, const Call& call, const GpuEvent* event) {
   Batch::Places places;
 
   if (call.give != nullptr) {
     places.give = gpu.stage(call.give_bytes());
-    copy(call.given, *places.give, places.give->data(), call.give, call.give_bytes());
+    copy(call.given, *places.give, event, places.give->data(), call.give, call.give_bytes());
   }
   if (call.take != nullptr) {
     places.take = call.is_in_place() ? places.give : gpu.stage(call.take_bytes());
@@ -151,11 +198,15 @@ void place_batch(Gpu& gpu, Batch& batch) {
 
   batch.places.resize(batch.calls.size());
   try {
-    if (device) {
+    batch.event = event_for(gpu, batch);
+    if (device && !batch.event) {
       wait_for_gpu(*device);
     }
     for (size_t i = 0; i < batch.calls.size(); i++) {
-      batch.places[i] = place_call(gpu, batch.calls[i]);
+      batch.places[i] = place_call(gpu, batch.calls[i], batch.event.get());
+    }
+    if (batch.event) {
+      batch.event->record();
     }
   } catch (...) {
     batch.failed = std::current_exception();
@@ -192,7 +243,13 @@ void submit_placed(const std::shared_ptr<Runtime>& runtime, Gpu& gpu, const std:
     op.input = inputs.empty() ? nullptr : inputs[0];
     op.output = outputs.empty() ? nullptr : outputs[0];
   }
-  runtime->submit(first.kind, op, nullptr, first.driven, batch_done(runtime, batch));
+  op.after_event = batch->event && !batch->failed ? batch->event->id() : 0;
+  try {
+    runtime->submit(first.kind, op, nullptr, first.driven, batch_done(runtime, batch));
+  } catch (...) {
+    end_copies(*batch);
+    throw;
+  }
 }
 
 // For an agent without a GPU.

@@ -67,6 +67,16 @@ constexpr Type scatter_coalesced_type(long) {
   return Type::COALESCED;
 }
 
+// The cudaEvent_t of a c10::Event that has been recorded; nullptr: torch does not tell.
+template <class Event>
+auto id_of(const Event& event, int) -> decltype(event.eventId()) {
+  return event.eventId();
+}
+template <class Event>
+void* id_of(const Event&, long) {
+  return nullptr;
+}
+
 // Newer torch calls it PreMulSumSupplement, and keeps this name.
 using PremulFactor = c10d::NCCLPreMulSumSupplement;
 

@@ -20,7 +20,7 @@ constexpr unsigned kLazyPeerAccess = 1;
 constexpr unsigned kNonBlocking = 1;
 constexpr int kByAddresses = 4;  // cudaMemcpyDefault
 
-struct IpcHandle {
+struct IpcHandle {  // cudaIpcMemHandle_t, and cudaIpcEventHandle_t
   char reserved[64];
 };
 
@@ -184,9 +184,9 @@ void Cuda::close(int device, char* data) {
   call("cudaIpcCloseMemHandle", static_cast<void*>(data));
 }
 
-void* Cuda::stream_of(int device) {
+void* Cuda::stream_of(int device, Way way) {
   std::lock_guard<std::mutex> lock(mutex_);
-  void*& stream = streams_[device];
+  void*& stream = streams_[{device, way}];
 
   if (stream == nullptr) {
     call("cudaStreamCreateWithFlags", &stream, kNonBlocking);
@@ -197,10 +197,54 @@ void* Cuda::stream_of(int device) {
 void Cuda::copy(int device, void* to, const void* from, size_t bytes) {
   std::shared_lock<std::shared_mutex> together(copying_);
   TUTTI_ON_DEVICE(device);
-  void* stream = stream_of(device);
+  void* stream = stream_of(device, kOut);
 
   call("cudaMemcpyAsync", to, from, bytes, kByAddresses, stream);
   call("cudaStreamSynchronize", stream);
+}
+
+void Cuda::copy_in(int device, void* to, const void* from, size_t bytes) {
+  std::shared_lock<std::shared_mutex> together(copying_);
+  TUTTI_ON_DEVICE(device);
+
+  call("cudaMemcpyAsync", to, from, bytes, kByAddresses, stream_of(device, kIn));
+}
+
+void Cuda::wait_in(int device, void* event) {
+  std::shared_lock<std::shared_mutex> together(copying_);
+  TUTTI_ON_DEVICE(device);
+
+  call("cudaStreamWaitEvent", stream_of(device, kIn), event, 0u);
+}
+
+void Cuda::record_in(int device, void* event) {
+  std::shared_lock<std::shared_mutex> together(copying_);
+  TUTTI_ON_DEVICE(device);
+
+  call("cudaEventRecord", event, stream_of(device, kIn));
+}
+
+void Cuda::synchronize_in(int device) {
+  std::shared_lock<std::shared_mutex> together(copying_);
+  TUTTI_ON_DEVICE(device);
+
+  call("cudaStreamSynchronize", stream_of(device, kIn));
+}
+
+void* Cuda::open_event(int device, const unsigned char handle[64]) {
+  TUTTI_ON_DEVICE(device);
+  IpcHandle words;
+  void* event = nullptr;
+
+  std::memcpy(words.reserved, handle, sizeof(words.reserved));
+  call("cudaIpcOpenEventHandle", &event, words);
+  return event;
+}
+
+void Cuda::close_event(int device, void* event) {
+  TUTTI_ON_DEVICE(device);
+
+  call("cudaEventDestroy", event);
 }
 
 }  // namespace tutti_torch

@@ -11,6 +11,7 @@ namespace {
 
 constexpr uint64_t kLeast = 64u << 10;
 constexpr uint64_t kKept = 512u << 20;  // of free blocks, together
+constexpr uint32_t kEvents = 64;        // ops under way at one time that are ordered by events
 
 // Powers of two up to 1 MiB, then multiples of 1 MiB: staging of one training step hits the same classes each time.
 uint64_t class_of(uint64_t bytes) {
@@ -58,6 +59,83 @@ std::string GpuBlock::range(tutti_dtype dtype, int64_t count) const {
   return std::string(handle_.text) + "@0:" + tutti_dtype_name(dtype) + "[" + std::to_string(count) + "]";
 }
 
+// ------------------------------------------------------------------ events
+
+void GpuEvent::wait_in(void* event) const {
+  gpu_->cuda().wait_in(device_, event);
+}
+
+void GpuEvent::copy_in(void* to, const void* from, uint64_t bytes) const {
+  if (bytes > 0) {
+    gpu_->cuda().copy_in(device_, to, from, bytes);
+    gpu_->copied_ += bytes;
+  }
+}
+
+void GpuEvent::record() const {
+  gpu_->cuda().record_in(device_, event_);
+  gpu_->ordered_++;
+}
+
+void GpuEvent::finish_in() const {
+  gpu_->cuda().synchronize_in(device_);
+}
+
+// What cannot be had is no failure: the calling thread waits for the GPU then.
+void Gpu::open_events() {
+  std::vector<std::unique_ptr<GpuEvent>> opened;
+
+  if (tutti_gpu_events_open(client_, nullptr, kEvents, &lent_, nullptr) != TUTTI_OK) {
+    return;
+  }
+  try {
+    const int device = cuda_->number_of(tutti_gpu_events_uuid(lent_));
+    for (uint32_t i = 0; i < kEvents; i++) {
+      auto event = std::make_unique<GpuEvent>();
+      event->gpu_ = this;
+      event->device_ = device;
+      event->id_ = tutti_gpu_events_list(lent_)[i].id;
+      event->event_ = cuda_->open_event(device, tutti_gpu_events_list(lent_)[i].ipc_handle);
+      opened.push_back(std::move(event));
+    }
+  } catch (const std::exception&) {  // a runtime or a GPU without such events
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  free_events_ = std::move(opened);
+}
+
+std::shared_ptr<GpuEvent> Gpu::take_event() {
+  std::lock_guard<std::mutex> lock(mutex_);
+
+  if (free_events_.empty()) {
+    return nullptr;
+  }
+  std::unique_ptr<GpuEvent> event = std::move(free_events_.back());
+  free_events_.pop_back();
+  return std::shared_ptr<GpuEvent>(event.release(), [this](GpuEvent* back) { give_event_back(back); });
+}
+
+void Gpu::give_event_back(GpuEvent* back) {
+  std::unique_ptr<GpuEvent> event(back);
+  std::lock_guard<std::mutex> lock(mutex_);
+
+  free_events_.push_back(std::move(event));
+  if (ended_) {
+    close_events();
+  }
+}
+
+// With the lock. Those that ops have are closed when they come back.
+void Gpu::close_events() {
+  for (const std::unique_ptr<GpuEvent>& event : free_events_) {
+    try {
+      cuda_->close_event(event->device_, event->event_);
+    } catch (const std::exception&) {  // the GPU is gone
+    }
+  }
+  free_events_.clear();
+}
+
 // The first block tells whether it can be opened at all.
 std::unique_ptr<Gpu> Gpu::open(const tutti_client_options& options, std::string* ret_why) {
   std::unique_ptr<Gpu> gpu(new Gpu());
@@ -82,11 +160,16 @@ void Gpu::end() {
   ended_ = true;
   free_bytes_ = 0;
   free_.clear();
+  close_events();
   cuda_->end();
 }
 
 Gpu::~Gpu() {
   free_.clear();
+  if (cuda_) {
+    close_events();
+  }
+  tutti_gpu_events_end(lent_);
   tutti_lease_close(lease_);
   tutti_close(client_);
 }

@@ -40,6 +40,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       "copied_bytes", [] { return Runtime::current() ? Runtime::current()->copied_bytes() : 0; },
       "Bytes that were copied to memory of the agent's and back");
   m.def(
+      "ordered_ops", [] { return Runtime::current() ? Runtime::current()->ordered_ops() : 0; },
+      "Ops whose data went to the agent's GPU without waiting for it");
+  m.def(
       "why_not_shared",
       [] { return Runtime::current() ? Runtime::current()->why_not() : std::string("there is no process group"); },
       "Why the agent lends no memory; empty = it does");

@@ -352,6 +352,14 @@ void Runtime::give(bool driven, OnDone on_done, const std::function<tutti_code(v
 
 // ------------------------------------------------------------------ memory
 
+// If this process dies while its GPU has not come to an event, the agent may lose its GPU (docs/gpu.md). An agent that was
+// launched here ends with it anyway; of another one the user has to say so.
+bool Runtime::wants_events() const {
+  const char* said = std::getenv("TUTTI_TORCH_EVENTS");
+
+  return said == nullptr || said[0] == '\0' ? launched_ != nullptr : std::string(said) != "0";
+}
+
 // The first part of the arena tells whether the agent lends memory at all.
 void Runtime::open_memory(const tutti_client_options& options) {
   const std::string device = tutti_whoami(client_)->device;
@@ -366,6 +374,9 @@ void Runtime::open_memory(const tutti_client_options& options) {
   all_on_gpu_ = std::getenv("TUTTI_TEST_TORCH_ON_GPU") != nullptr;
   if (device.find("cuda") != std::string::npos) {
     gpu_ = Gpu::open(options, &why_no_gpu_);
+    if (gpu_ && wants_events()) {
+      gpu_->open_events();
+    }
   }
 }
 

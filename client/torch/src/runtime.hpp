@@ -48,6 +48,8 @@ class Runtime {
   bool is_all_on_gpu() const { return all_on_gpu_; }
   // How many bytes were copied to memory of the agent's and back, for tests and bench.
   uint64_t copied_bytes() const;
+  // How many ops the GPU has ordered by events, for tests.
+  uint64_t ordered_ops() const { return gpu_ ? gpu_->ordered_ops() : 0; }
   // The rank of the job that each rank of the default process group has.
   const std::vector<uint32_t>& ranks() const { return ranks_; }
   // This process's, in the default process group.
@@ -75,6 +77,7 @@ class Runtime {
   void give(bool driven, OnDone on_done, const std::function<tutti_code(void* user, tutti_error* err)>& submit_to);
   void open_memory(const tutti_client_options& options);
   tutti_client_options client_options() const;
+  bool wants_events() const;
   void poll(bool spare);
   bool take_one(std::unique_lock<std::mutex>& lock);
 

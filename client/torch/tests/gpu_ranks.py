@@ -1,6 +1,6 @@
 """A rank of test_gpu.py: gpu_ranks.py STORE DEVICE HOW. Every op on tensors of DEVICE, and training on it.
 
-HOW  opened: by memory of the agent's GPU; host: by that of the host, since it is not to be had or not wanted; no runtime, hidden: why
+HOW  opened: by memory of the agent's GPU; ordered: the same, and the agent waits for it on the GPU; host: by that of the host, since it is not to be had or not wanted; no runtime, hidden: why
      it is not; half: rank 1 alone does not see it; broken: rank 0 cannot copy its first tensor there
 """
 
@@ -64,6 +64,15 @@ def odd_ones(rank, size):
     with dist._coalescing_manager():
         for one in tensors:
             dist.all_reduce(one)
+    for index, one in enumerate(tensors):
+        same(one, 2 * index + 1)
+
+
+def many(rank):
+    """More at once than the agent lends events."""
+    tensors = [full(1000, index + rank) for index in range(150)]
+    for work in [dist.all_reduce(one, async_op=True) for one in tensors]:
+        work.wait()
     for index, one in enumerate(tensors):
         same(one, 2 * index + 1)
 
@@ -141,9 +150,12 @@ def main():
     dist.all_reduce(full(LARGE, 1))
     copied = tutti_torch.copied_bytes() - before
     assert copied == 2 * LARGE * 4, copied
+    ordered = tutti_torch._module().ordered_ops()
+    assert ordered == (1 if HOW == "ordered" else 0), ordered
     for count in (0, 3, 1000, LARGE):
         ops(rank, size, count)
     odd_ones(rank, size)
+    many(rank)
     failures(rank, size)
     train(rank, size)
     dist.barrier()

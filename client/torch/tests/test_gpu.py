@@ -81,6 +81,11 @@ class Gpu(unittest.TestCase):
             with self.subTest(agents=agents):
                 self.run_ranks(agents, ["cpu", "opened"], ON_GPU)
 
+    @unittest.skipIf(REAL, "tensors of CUDA do it")
+    def test_the_agent_waits_for_what_goes_to_the_gpu(self):
+        """Each copy takes a while; who called does not wait for it, and the op begins behind it."""
+        self.run_ranks("cuda:0", ["cpu", "ordered"], dict(ON_GPU, TUTTI_TORCH_EVENTS="1", TUTTI_STANDIN_CUDA=SETTINGS + ",delay:3000"))
+
     def test_tensors_of_the_cpu_stay_on_the_host(self):
         """Each copy by CUDA fails."""
         for agents in ("cuda:0", "cpu,cuda:0"):
@@ -92,6 +97,7 @@ class Gpu(unittest.TestCase):
         for agents in ("cuda:0", "cpu,cuda:0"):
             with self.subTest(agents=agents):
                 self.run_ranks(agents, ["cuda:0", "opened"])
+                self.run_ranks(agents, ["cuda:0", "ordered"], {"TUTTI_TORCH_EVENTS": "1"})
 
     @unittest.skipUnless(REAL, "torch has no stand-in for a GPU: TUTTI_GPU=1 where there is one")
     def test_tensors_of_cuda_beside_agents_without_one(self):
