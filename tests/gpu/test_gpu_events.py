@@ -339,6 +339,68 @@ class Refused(Case):
         return said
 
 
+class Calls(Case):
+    """Of the call that is answered when the event is recorded, and not before."""
+
+    def succeed(self, clients):
+        for client in clients:
+            client.prepare(value=1)
+        for answer, client in zip(self.on_all(clients, Client.reduce), clients):
+            self.assertEqual(client.status(answer).error.code, 0)
+
+    def test_a_rank_that_does_not_call_fails_the_call_at_its_time(self):
+        clients = self.clients()
+        request = clients[0].request()
+        request.options.timeout_ms = 200
+        said = failure_of(lambda: clients[0].agent.ops.AllReduce(request, timeout=LONG_S))
+        self.assertEqual((said.code, said.reason), (grpc.StatusCode.DEADLINE_EXCEEDED, "TIMEOUT"), said)
+        self.assertIn("rank 1", said.text)
+        said = failure_of(clients[1].reduce)
+        self.assertEqual((said.code, said.reason), (grpc.StatusCode.DEADLINE_EXCEEDED, "TIMEOUT"), said)
+        self.succeed(clients)
+
+    def test_a_call_that_is_given_up_fails_on_all_ranks(self):
+        clients = self.clients()
+        call = clients[0].agent.ops.AllReduce.future(clients[0].request(), timeout=LONG_S)
+        while clients[0].agent.stats().op_running_count == 0:
+            pass
+        call.cancel()
+        said = failure_of(clients[1].reduce)
+        self.assertEqual((said.code, said.reason), (grpc.StatusCode.CANCELLED, "CALLER_GONE"), said)
+        self.succeed(clients)
+
+    def test_a_call_that_is_repeated_gets_the_same_answer(self):
+        clients = self.clients()
+        for client in clients:
+            client.prepare(value=1)
+        answers = self.on_all(clients, lambda client: client.reduce(token=77 + client.agent.rank))
+        again = self.on_all(clients, lambda client: client.reduce(token=77 + client.agent.rank))
+        for answer, other, client in zip(answers, again, clients):
+            self.assertEqual(answer.info.work, other.info.work)
+            self.assertEqual(client.status(answer).error.code, 0)
+            self.assertEqual(set(self.process.read(client.memory, SIZE)), {2})
+
+    def test_a_result_that_the_op_makes_is_known_and_what_names_it_waits(self):
+        clients = self.clients()
+        for client in clients:
+            client.stream.hold()
+            client.prepare(value=3)
+
+        def call(client):
+            request = client.request()
+            request.output = ""
+            return client.agent.ops.AllReduce(request, timeout=LONG_S).output.handle
+
+        made = self.on_all(clients, call)
+        gets = [client.agent.tensors.Get.future(tensors.GetRequest(handle=name), timeout=LONG_S)
+                for client, name in zip(clients, made)]
+        for client in clients:
+            client.stream.release()
+        for get, client, name in zip(gets, clients, made):
+            self.assertEqual(set(get.result().payload), {6})
+            client.agent.delete(name)
+
+
 class TwoGpus(unittest.TestCase):
     @unittest.skipIf(REAL, "one GPU is enough for all else")
     def test_an_event_of_another_gpu_than_the_tensors(self):
