@@ -262,7 +262,7 @@ typedef struct tutti_gpu_event {
  * [in]         count       1 to 256
  * [out, owned] ret_events  tutti_gpu_events_end it
  *
- * TUTTI_UNIMPLEMENTED        the agent is older than events: wait for the stream before an op
+ * TUTTI_UNIMPLEMENTED        the agent is older than events, or its GPU has none: wait for the stream before an op
  *                            (cudaStreamSynchronize), and for the op's end behind it
  * TUTTI_INVALID_ARGUMENT     BAD_EVENT: the count
  * TUTTI_FAILED_PRECONDITION  NO_DEVICE: it has no such GPU; NO_BACKEND: it runs no ops there

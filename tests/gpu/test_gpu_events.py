@@ -488,6 +488,22 @@ class Deaths(unittest.TestCase):
         other.take()
         other.taken()
         other.close()
+        if REAL:
+            print("# a wait for the record of a process that died: " + self.what_comes_behind())
+
+    def what_comes_behind(self):
+        """CUDA does not say it, and a GPU shows it: can the agent whose client was killed go on?"""
+        for _ in range(3):
+            clients = [Client(self.process, agent) for agent in self.cluster.agents]  # what has failed has its memory still
+            for client in clients:
+                client.prepare(value=1)
+            requests = [client.request(**{"async": False, "done_event": 0}) for client in clients]
+            for request in requests:
+                request.options.timeout_ms = 12000
+            said = self.on_all(clients, lambda client: client.agent.ops.AllReduce(requests[client.agent.rank], timeout=LONG_S))
+            if not isinstance(said[0], support.Failure):
+                return "the driver lets it go"
+        return "it stays, and the agent says %s" % said[0].reason
 
 
 class OneStub:

@@ -42,6 +42,33 @@ class Programs(unittest.TestCase):
         self.run_ranks(TUTTI_NO_LANE="1")
 
 
+class Failing(unittest.TestCase):
+    """What the device cannot do is told, and nothing is left: agents end with an error if something is."""
+
+    def refused(self, settings):
+        before = os.environ["TUTTI_STANDIN_CUDA"]
+        os.environ["TUTTI_STANDIN_CUDA"] = before + ",leaks," + settings
+        self.addCleanup(os.environ.__setitem__, "TUTTI_STANDIN_CUDA", before)
+        cluster = PLACE.make(1, *PLACE.options)
+        self.addCleanup(cluster.stop)
+        stub = cluster.agents[0].tensors
+        with self.assertRaises(grpc.RpcError) as caught:
+            next(stub.ShareEvents(tensors.ShareEventsRequest(count=5)))
+        return support.Failure(caught.exception), stub
+
+    def test_a_gpu_without_such_events(self):
+        failure, _ = self.refused("no-events")
+        self.assertEqual(failure.code, grpc.StatusCode.UNIMPLEMENTED, failure)
+        self.assertIn("this GPU has no events for other processes", failure.text)
+
+    def test_an_event_that_cannot_be_made(self):
+        failure, stub = self.refused("fail:cudaIpcGetEventHandle:3")
+        self.assertEqual((failure.code, failure.reason), (grpc.StatusCode.INTERNAL, "DEVICE_FAILED"))
+        stream = stub.ShareEvents(tensors.ShareEventsRequest(count=5))
+        self.assertEqual(len(next(stream).events), 5)
+        stream.cancel()
+
+
 class WithoutGpu(unittest.TestCase):
     def test_an_agent_without_a_gpu_has_no_events(self):
         cluster = Cluster(1)

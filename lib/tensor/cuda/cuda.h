@@ -83,6 +83,7 @@ typedef struct tutti_cuda_module {
      *
      * [out, owned] ret_event  event_close it
      *
+     * TUTTI_UNIMPLEMENTED       the device has no such events
      * TUTTI_RESOURCE_EXHAUSTED  DEVICE_MEMORY
      * TUTTI_INTERNAL            DEVICE_FAILED
      */

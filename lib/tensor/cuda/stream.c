@@ -53,6 +53,18 @@ cuda_stream_close(tutti_space *space, void *stream)
 
 _Static_assert(sizeof(cudaIpcEventHandle_t) == TUTTI_CUDA_IPC_SIZE, "as CUDA has it");
 
+/* Not every device has them (cudaDevAttrIpcEventSupport): that is no failure of it. */
+static tutti_code
+check_event(cudaError_t answer, const char *call, tutti_error *err)
+{
+    if (answer != cudaErrorNotSupported) {
+        return cuda_check_memory(answer, call, 1, err);
+    }
+    (void)cudaGetLastError(); /* else the next call would report it */
+    return TUTTI_FAIL(err, TUTTI_UNIMPLEMENTED, "%s: this GPU has no events for other processes",
+                      call);
+}
+
 tutti_code
 cuda_event_open(tutti_space *space, void **ret_event, unsigned char ret_handle[TUTTI_CUDA_IPC_SIZE],
                 tutti_error *err)
@@ -62,13 +74,12 @@ cuda_event_open(tutti_space *space, void **ret_event, unsigned char ret_handle[T
     tutti_code code = cuda_enter(cuda_space_from(space), err);
 
     if (code == TUTTI_OK) {
-        code = cuda_check_memory(
+        code = check_event(
             cudaEventCreateWithFlags(&event, cudaEventInterprocess | cudaEventDisableTiming),
-            "cudaEventCreateWithFlags", 1, err);
+            "cudaEventCreateWithFlags", err);
     }
     if (code == TUTTI_OK) {
-        code = cuda_check_memory(cudaIpcGetEventHandle(&handle, event), "cudaIpcGetEventHandle", 1,
-                                 err);
+        code = check_event(cudaIpcGetEventHandle(&handle, event), "cudaIpcGetEventHandle", err);
     }
     if (code == TUTTI_OK) {
         memcpy(ret_handle, &handle, sizeof(handle));

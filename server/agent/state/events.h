@@ -44,6 +44,7 @@ void agent_events_fini(agent_events *events);
  * [in]         space      of a GPU
  * [out, owned] ret_event  agent_event_leave it
  *
+ * TUTTI_UNIMPLEMENTED       the GPU has no such events
  * TUTTI_RESOURCE_EXHAUSTED  EVENT_LIMIT, DEVICE_MEMORY
  * TUTTI_INTERNAL            DEVICE_FAILED
  */

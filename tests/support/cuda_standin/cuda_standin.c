@@ -41,6 +41,7 @@ read_setting(char *setting, int *devices)
     if (value == NULL) {
         standin.leaks = standin.leaks || strcmp(setting, "leaks") == 0;
         standin.unified = standin.unified || strcmp(setting, "unified") == 0;
+        standin.no_events = standin.no_events || strcmp(setting, "no-events") == 0;
         return;
     }
     *value++ = '\0';
@@ -234,6 +235,7 @@ static const struct {
     {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
     {cudaErrorIllegalAddress, "cudaErrorIllegalAddress",
      "an illegal memory access was encountered"},
+    {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
     {cudaErrorUnknown, "cudaErrorUnknown", "unknown error"},
 };
 

@@ -21,6 +21,7 @@
  *   fail:CALL:N      the Nth call of CALL fails (cudaErrorMemoryAllocation when it allocates)
  *   break:N          the device breaks at the Nth piece of work: every call fails from then on
  *   unified          devices reach all memory of the process, as where the kernel sees to that
+ *   no-events        devices have no events for other processes (cudaDevAttrIpcEventSupport)
  *   leaks            say at exit what was not given back, and exit with 70
  * CUDA_VISIBLE_DEVICES, a list of numbers, hides and orders them as the real one does.
  */
@@ -125,6 +126,7 @@ typedef struct standin_state {
     bool broken;
     bool leaks;
     bool unified;
+    bool no_events;
     int64_t allocations;
     int64_t pinned;
     int64_t streams;

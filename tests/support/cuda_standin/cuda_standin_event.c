@@ -172,6 +172,9 @@ cudaIpcGetEventHandle(cudaIpcEventHandle_t *handle, cudaEvent_t event)
     words given = {.magic = "standev", .pid = (int32_t)getpid()};
 
     STANDIN_BEGIN();
+    if (standin.no_events) {
+        return cudaErrorNotSupported;
+    }
     if (!event->shared || event->imported) {
         return cudaErrorInvalidResourceHandle;
     }

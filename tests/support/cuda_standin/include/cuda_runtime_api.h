@@ -20,6 +20,7 @@ typedef enum cudaError {
     cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
     cudaErrorIllegalAddress = 700,
+    cudaErrorNotSupported = 801,
     cudaErrorUnknown = 999,
 } cudaError_t;
 
