@@ -1,8 +1,8 @@
 /*
  * A received message: gRPC's slices in, a struct and a payload out.
  *
- * rpc_scan_message finds the payload without copying it; what is left is checked (check.c) and
- * unpacked into an arena inside the message. The slices are kept only while payload bytes are in
+ * rpc_scan_message finds the payload without copying it; what is left is checked and unpacked into an arena inside
+ * the message (decode.c; what is unusual, by check.c and protobuf-c). The slices are kept only while payload bytes are in
  * them. Any thread, one at a time per message.
  *
  * Everything here may come from a stranger: the arena bounds what unpacking may take (a message
@@ -23,6 +23,7 @@
 #include "base/error/fail.h"
 #include "rpc/message.h"
 #include "rpc/message/check.h"
+#include "rpc/message/decode.h"
 #include "rpc/message/scan.h"
 
 #define RUNS_INLINE 4
@@ -58,14 +59,14 @@ no_memory(tutti_error *err)
     return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to receive a message");
 }
 
-/* Make the struct from the bytes that are not payload. */
+/* With protobuf-c, which has words for what is wrong: as rpc_decode is for what is usual. */
 static tutti_code
-unpack_body(tutti_rpc_message *self, const ProtobufCMessageDescriptor *type, tutti_bytes rest,
-            tutti_error *err)
+unpack_unusual(tutti_rpc_message *self, const ProtobufCMessageDescriptor *type, tutti_bytes rest,
+               bool strict, tutti_error *err)
 {
     ProtobufCAllocator allocator = {arena_alloc, arena_free, &self->arena};
 
-    rpc_arena_init(&self->arena, rest.size, self->first, sizeof(self->first));
+    TUTTI_TRY(rpc_check(type, rest, strict, err));
     self->body = protobuf_c_message_unpack(type, &allocator, rest.size, rest.data);
     if (self->body != NULL) {
         return TUTTI_OK;
@@ -78,6 +79,21 @@ unpack_body(tutti_rpc_message *self, const ProtobufCMessageDescriptor *type, tut
     }
     return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "MALFORMED_MESSAGE", "malformed %s",
                           type->name);
+}
+
+/* Make the struct from the bytes that are not payload. */
+static tutti_code
+unpack_body(tutti_rpc_message *self, const ProtobufCMessageDescriptor *type, tutti_bytes rest,
+            bool strict, tutti_error *err)
+{
+    rpc_arena_init(&self->arena, rest.size, self->first, sizeof(self->first));
+    self->body = rpc_decode(type, rest, strict, &self->arena);
+    if (self->body != NULL) {
+        return TUTTI_OK;
+    }
+    rpc_arena_fini(&self->arena);
+    rpc_arena_init(&self->arena, rest.size, self->first, sizeof(self->first));
+    return unpack_unusual(self, type, rest, strict, err);
 }
 
 static tutti_code
@@ -140,10 +156,7 @@ unpack_runs(tutti_rpc_message *self, const ProtobufCMessageDescriptor *type, boo
     tutti_buf_init(&gather, TUTTI_RPC_CONTROL_MAX);
     code = rpc_scan_message(self->runs, self->run_count, payload_field(type), &gather, &scan, err);
     if (code == TUTTI_OK) {
-        code = rpc_check(type, scan.rest, strict, err);
-    }
-    if (code == TUTTI_OK) {
-        code = unpack_body(self, type, scan.rest, err);
+        code = unpack_body(self, type, scan.rest, strict, err);
     }
     tutti_buf_fini(&gather);
     if (code == TUTTI_OK) {
@@ -212,10 +225,7 @@ rpc_unpack_bytes(const ProtobufCMessageDescriptor *type, tutti_bytes wire,
         return no_memory(err);
     }
     memset(self, 0, offsetof(tutti_rpc_message, first));
-    code = rpc_check(type, wire, false, err);
-    if (code == TUTTI_OK) {
-        code = unpack_body(self, type, wire, err);
-    }
+    code = unpack_body(self, type, wire, false, err);
     if (code != TUTTI_OK) {
         tutti_rpc_message_free(self);
         return code;

@@ -17,11 +17,13 @@
 
 #include "base/error/fail.h"
 #include "rpc/message.h"
+#include "rpc/message/encode.h"
 #include "rpc/message/message.h"
 #include "rpc/util/process.h"
 
 #define MESSAGE_BYTES_MAX ((size_t)INT_MAX)
 #define PAYLOAD_HEAD_MAX 7           /* a tag of two bytes, a length of five */
+#define ENCODE_BYTES_MAX 1024        /* on the stack; larger messages are packed by protobuf-c */
 #define SLICE_BYTES_SMALL (4u << 10) /* below, gRPC's own allocation will do */
 
 static void
@@ -70,9 +72,14 @@ put_payload_head(unsigned char *at, size_t payload_bytes)
     return used + put_varint(at + used, payload_bytes);
 }
 
-/* The struct, and the head of a payload when there is one. */
+/*
+ * The struct, and the head of a payload when there is one.
+ *
+ * [in] encoded  `size` bytes of the struct; NULL = protobuf-c packs it
+ */
 static bool
-pack_head(const ProtobufCMessage *message, size_t size, size_t payload_bytes, grpc_slice *ret_slice)
+pack_head(const ProtobufCMessage *message, const unsigned char *encoded, size_t size,
+          size_t payload_bytes, grpc_slice *ret_slice)
 {
     unsigned char head[PAYLOAD_HEAD_MAX];
     const size_t head_bytes = payload_bytes == 0 ? 0 : put_payload_head(head, payload_bytes);
@@ -80,7 +87,11 @@ pack_head(const ProtobufCMessage *message, size_t size, size_t payload_bytes, gr
     if (!make_slice(size + head_bytes, ret_slice)) {
         return false;
     }
-    (void)protobuf_c_message_pack(message, GRPC_SLICE_START_PTR(*ret_slice));
+    if (encoded == NULL) {
+        (void)protobuf_c_message_pack(message, GRPC_SLICE_START_PTR(*ret_slice));
+    } else if (size > 0) {
+        memcpy(GRPC_SLICE_START_PTR(*ret_slice), encoded, size);
+    }
     if (head_bytes > 0) {
         memcpy(GRPC_SLICE_START_PTR(*ret_slice) + size, head, head_bytes);
     }
@@ -128,14 +139,17 @@ rpc_pack(const ProtobufCMessage *message, const tutti_rpc_blob *payload,
          grpc_byte_buffer **ret_buffer, tutti_error *err)
 {
     const size_t payload_bytes = payload == NULL ? 0 : payload->size;
-    const size_t size = protobuf_c_message_get_packed_size(message);
+    unsigned char room[ENCODE_BYTES_MAX];
+    const unsigned char *encoded = rpc_encode(message, room, sizeof(room));
+    const size_t size = encoded != NULL ? (size_t)(room + sizeof(room) - encoded)
+                                        : protobuf_c_message_get_packed_size(message);
     grpc_slice slices[2];
     tutti_code code;
 
     assert(payload_bytes == 0 || protobuf_c_message_descriptor_get_field(
                                      message->descriptor, TUTTI_RPC_PAYLOAD_FIELD) != NULL);
     code = check_size(size, payload_bytes, err);
-    if (code == TUTTI_OK && !pack_head(message, size, payload_bytes, &slices[0])) {
+    if (code == TUTTI_OK && !pack_head(message, encoded, size, payload_bytes, &slices[0])) {
         code = no_memory(size, err);
     }
     /* An empty payload has no slice that could release it. */

@@ -6,6 +6,7 @@
 
 #include "grpc/reflection/v1/reflection.pb-c.h"
 #include "rpctest/v1/echo_service.pb-c.h"
+#include "rpctest/v1/kinds.pb-c.h"
 #include "rpctest_descriptor_set.h"
 
 #define DEPTH_MAX 8
@@ -40,6 +41,12 @@ const struct ProtobufCMessageDescriptor *
 echo_response_type(void)
 {
     return &rpctest__v1__echo_response__descriptor;
+}
+
+const ProtobufCMessageDescriptor *
+echo_kinds_type(void)
+{
+    return &rpctest__v1__kinds__descriptor;
 }
 
 tutti_bytes

@@ -35,6 +35,7 @@ echo_fields echo_response_fields(const void *message);
 const struct ProtobufCServiceDescriptor *echo_service(void);
 const struct ProtobufCMessageDescriptor *echo_request_type(void);
 const struct ProtobufCMessageDescriptor *echo_response_type(void);
+const struct ProtobufCMessageDescriptor *echo_kinds_type(void); /* with each kind of field */
 
 extern const tutti_rpc_stub echo_unary;
 extern const tutti_rpc_stub echo_park;
