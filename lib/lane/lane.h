@@ -29,6 +29,7 @@
 #include "tutti/error.h"
 
 #define TUTTI_LANE_MESSAGE_MAX 16384u /* bytes of one message */
+#define TUTTI_LANE_LOOKS 16           /* at rings, with a pause behind each, for one sched_yield */
 
 struct tutti_lane_memory;
 

@@ -28,6 +28,7 @@
 
 #include "base/error/fail.h"
 #include "base/os/clock.h"
+#include "base/os/cpu.h"
 #include "base/os/local.h"
 #include "base/os/thread.h"
 #include "lane/lane.h"
@@ -38,7 +39,7 @@
 #define EVENTS_AT_ONCE 16
 #define MESSAGES_A_TURN 32 /* then others who want the turn get it */
 #define RECENT_MAX 8       /* lanes that are looked at without sleeping */
-#define LOOKS_A_POLL 64    /* then the poller is asked, too */
+#define YIELDS_A_POLL 16   /* then the poller is asked, too */
 
 struct tutti_rpc_lane {
     tutti_list_node link; /* in the lanes' all, or their dead; behind their lock */
@@ -664,6 +665,22 @@ find_busy(const tutti_rpc_lanes *lanes, struct epoll_event *events)
     return count;
 }
 
+/* As often as tutti_lane_watch does, for the same reason. */
+static int
+find_some_times(const tutti_rpc_lanes *lanes, struct epoll_event *events)
+{
+    int count = 0;
+    int looks;
+
+    for (looks = 0; looks < TUTTI_LANE_LOOKS && count == 0; looks++) {
+        count = find_busy(lanes, events);
+        if (count == 0) {
+            tutti_cpu_pause();
+        }
+    }
+    return count;
+}
+
 /*
  * Look for messages without sleeping (--busy-poll). Clients need not ring meanwhile. sched_yield
  * gives the core to whoever else can run: on a machine with too few cores that is the client.
@@ -672,7 +689,7 @@ static int
 look_busy(tutti_rpc_lanes *lanes, struct epoll_event *events)
 {
     const uint64_t until_ns = tutti_clock_ns() + lanes->busy_ns;
-    unsigned looks = 0;
+    unsigned yields = 0;
     int count = 0;
     size_t i;
 
@@ -682,11 +699,13 @@ look_busy(tutti_rpc_lanes *lanes, struct epoll_event *events)
         }
     }
     while (count == 0 && tutti_clock_ns() < until_ns) {
-        count = find_busy(lanes, events);
-        if (count == 0 && ++looks % LOOKS_A_POLL == 0) {
+        count = find_some_times(lanes, events);
+        if (count == 0 && ++yields % YIELDS_A_POLL == 0) {
             count = epoll_wait(lanes->poller, events, EVENTS_AT_ONCE, 0);
         }
-        (void)sched_yield();
+        if (count == 0) {
+            (void)sched_yield();
+        }
     }
     for (i = 0; i < RECENT_MAX && count == 0; i++) {
         if (lanes->recent[i] != NULL && !tutti_lane_may_sleep(&lanes->recent[i]->rings)) {
