@@ -25,7 +25,8 @@ typedef struct decoder {
     unsigned depth;
 } decoder;
 
-static bool decode_message(decoder *self, const ProtobufCMessageDescriptor *type, unsigned char *to);
+static bool decode_message(decoder *self, const ProtobufCMessageDescriptor *type,
+                           unsigned char *to);
 
 static bool
 read_varint(decoder *self, uint64_t *ret_number)
@@ -228,8 +229,8 @@ decode_varint(decoder *self, const ProtobufCFieldDescriptor *field, unsigned cha
         *(protobuf_c_boolean *)(void *)to = number != 0;
         return true;
     case PROTOBUF_C_TYPE_ENUM:
-        if (self->strict && protobuf_c_enum_descriptor_get_value(field->descriptor,
-                                                                 (int)(int64_t)number) == NULL) {
+        if (self->strict &&
+            protobuf_c_enum_descriptor_get_value(field->descriptor, (int)(int64_t)number) == NULL) {
             return false;
         }
         break;
@@ -281,9 +282,8 @@ static size_t
 element_bytes(ProtobufCType type)
 {
     return type == PROTOBUF_C_TYPE_BYTES ? sizeof(ProtobufCBinaryData)
-           : type == PROTOBUF_C_TYPE_STRING || type == PROTOBUF_C_TYPE_MESSAGE
-               ? sizeof(void *)
-               : number_bytes(type);
+           : type == PROTOBUF_C_TYPE_STRING || type == PROTOBUF_C_TYPE_MESSAGE ? sizeof(void *)
+                                                                               : number_bytes(type);
 }
 
 /* How many numbers are in a packed field; 0: their last one is cut. */

@@ -63,7 +63,8 @@ static ProtobufCMessage *draw_message(const ProtobufCMessageDescriptor *type, un
 static void
 draw_text(void *to, bool ascii)
 {
-    static const char *const letters[] = {"a", "Z", "0", "\xc3\xa4", "\xe2\x82\xac", "\xf0\x9f\x98\x80"};
+    static const char *const letters[] = {
+        "a", "Z", "0", "\xc3\xa4", "\xe2\x82\xac", "\xf0\x9f\x98\x80"};
     size_t count = draw() % 20;
     char *text = take(4 * count + 1);
 
@@ -301,8 +302,10 @@ test_decode__makes_what_protobuf_c_makes(void **state)
         bool whole;
 
         begin_round(round);
-        whole = compare_decoded(type, (tutti_bytes){packed, pack(draw_message(type, 0), packed)}, true);
-        assert_true(whole || type == echo_kinds_type()); /* that one has a list that is not packed */
+        whole =
+            compare_decoded(type, (tutti_bytes){packed, pack(draw_message(type, 0), packed)}, true);
+        assert_true(whole ||
+                    type == echo_kinds_type()); /* that one has a list that is not packed */
     }
 }
 
@@ -386,16 +389,17 @@ test_decode__leaves_what_must_be_refused(void **state)
     size_t i;
 
     (void)state;
-    assert_left("\x0a\x01\x00", 3, true);                     /* NUL in a text */
-    assert_left("\x0a\x02\xc0\x80", 4, true);                 /* not UTF-8 */
-    assert_left("\x20\x63", 2, true);                         /* no such colour */
-    assert_left("\x2a\x02\x01\x63", 4, true);                 /* none in a list of them */
-    assert_left("\x0a\x05text", 6, true);                     /* cut */
-    assert_left("\x88\x80\x80\x80\x80\x00\x01", 7, true);     /* a tag of six bytes */
-    assert_left("\x0a\x80\x80\x80\x80\x80\x00", 7, true);     /* a length of six bytes */
-    assert_left("\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 12, true); /* a number of eleven */
-    assert_left("\x0b", 1, true);                             /* a group */
-    assert_left("\x00\x00", 2, true);                         /* field 0 */
+    assert_left("\x0a\x01\x00", 3, true);                 /* NUL in a text */
+    assert_left("\x0a\x02\xc0\x80", 4, true);             /* not UTF-8 */
+    assert_left("\x20\x63", 2, true);                     /* no such colour */
+    assert_left("\x2a\x02\x01\x63", 4, true);             /* none in a list of them */
+    assert_left("\x0a\x05text", 6, true);                 /* cut */
+    assert_left("\x88\x80\x80\x80\x80\x00\x01", 7, true); /* a tag of six bytes */
+    assert_left("\x0a\x80\x80\x80\x80\x80\x00", 7, true); /* a length of six bytes */
+    assert_left("\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 12,
+                true);                              /* a number of eleven */
+    assert_left("\x0b", 1, true);                   /* a group */
+    assert_left("\x00\x00", 2, true);               /* field 0 */
     for (i = 0; i < TUTTI_RPC_DEPTH_MAX + 1; i++) { /* field 6 in field 6, or 2 in 2 below it */
         deep[2 * i] = i == 0 ? 0x32 : 0x12;
         deep[2 * i + 1] = (char)(2 * (TUTTI_RPC_DEPTH_MAX - i));
