@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "rpc/message/check.h"
+#include "rpc/message/wire_type.h"
 
 #define VARINT_BYTES_MAX 10
 #define HEAD_BYTES_MAX 5 /* of a tag, and of a length */
@@ -154,46 +155,6 @@ decode_part(decoder *self, const ProtobufCMessageDescriptor *type, ProtobufCMess
 
 /* ------------------------------------------------------------------------------ numbers */
 
-static unsigned
-wire_type_of(ProtobufCType type)
-{
-    switch (type) {
-    case PROTOBUF_C_TYPE_SFIXED32:
-    case PROTOBUF_C_TYPE_FIXED32:
-    case PROTOBUF_C_TYPE_FLOAT:
-        return PROTOBUF_C_WIRE_TYPE_32BIT;
-    case PROTOBUF_C_TYPE_SFIXED64:
-    case PROTOBUF_C_TYPE_FIXED64:
-    case PROTOBUF_C_TYPE_DOUBLE:
-        return PROTOBUF_C_WIRE_TYPE_64BIT;
-    case PROTOBUF_C_TYPE_STRING:
-    case PROTOBUF_C_TYPE_BYTES:
-    case PROTOBUF_C_TYPE_MESSAGE:
-        return PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED;
-    default:
-        return PROTOBUF_C_WIRE_TYPE_VARINT;
-    }
-}
-
-/* Bytes of a number in a struct. */
-static size_t
-number_bytes(ProtobufCType type)
-{
-    switch (type) {
-    case PROTOBUF_C_TYPE_INT64:
-    case PROTOBUF_C_TYPE_SINT64:
-    case PROTOBUF_C_TYPE_UINT64:
-    case PROTOBUF_C_TYPE_SFIXED64:
-    case PROTOBUF_C_TYPE_FIXED64:
-    case PROTOBUF_C_TYPE_DOUBLE:
-        return sizeof(uint64_t);
-    case PROTOBUF_C_TYPE_BOOL:
-        return sizeof(protobuf_c_boolean);
-    default:
-        return sizeof(uint32_t);
-    }
-}
-
 static bool
 decode_fixed(decoder *self, size_t size, void *to)
 {
@@ -243,7 +204,7 @@ decode_varint(decoder *self, const ProtobufCFieldDescriptor *field, unsigned cha
     default:
         break;
     }
-    if (number_bytes(field->type) == sizeof(number)) {
+    if (rpc_value_bytes(field->type) == sizeof(number)) {
         memcpy(to, &number, sizeof(number));
     } else {
         small = (uint32_t)number;
@@ -255,9 +216,9 @@ decode_varint(decoder *self, const ProtobufCFieldDescriptor *field, unsigned cha
 static bool
 decode_number(decoder *self, const ProtobufCFieldDescriptor *field, unsigned char *to)
 {
-    return wire_type_of(field->type) == PROTOBUF_C_WIRE_TYPE_VARINT
+    return rpc_wire_type_of(field->type) == PROTOBUF_C_WIRE_TYPE_VARINT
                ? decode_varint(self, field, to)
-               : decode_fixed(self, number_bytes(field->type), to);
+               : decode_fixed(self, rpc_value_bytes(field->type), to);
 }
 
 /* ------------------------------------------------------------------------------ fields */
@@ -278,14 +239,6 @@ decode_value(decoder *self, const ProtobufCFieldDescriptor *field, unsigned char
     }
 }
 
-static size_t
-element_bytes(ProtobufCType type)
-{
-    return type == PROTOBUF_C_TYPE_BYTES ? sizeof(ProtobufCBinaryData)
-           : type == PROTOBUF_C_TYPE_STRING || type == PROTOBUF_C_TYPE_MESSAGE ? sizeof(void *)
-                                                                               : number_bytes(type);
-}
-
 /* How many numbers are in a packed field; 0: their last one is cut. */
 static size_t
 count_packed(const ProtobufCFieldDescriptor *field, tutti_bytes packed)
@@ -294,9 +247,9 @@ count_packed(const ProtobufCFieldDescriptor *field, tutti_bytes packed)
     size_t count = 0;
     size_t i;
 
-    if (wire_type_of(field->type) != PROTOBUF_C_WIRE_TYPE_VARINT) {
-        return packed.size % number_bytes(field->type) == 0
-                   ? packed.size / number_bytes(field->type)
+    if (rpc_wire_type_of(field->type) != PROTOBUF_C_WIRE_TYPE_VARINT) {
+        return packed.size % rpc_value_bytes(field->type) == 0
+                   ? packed.size / rpc_value_bytes(field->type)
                    : 0;
     }
     for (i = 0; i < packed.size; i++) {
@@ -308,7 +261,7 @@ count_packed(const ProtobufCFieldDescriptor *field, tutti_bytes packed)
 static bool
 decode_packed(decoder *self, const ProtobufCFieldDescriptor *field, size_t *ret_count, void **to)
 {
-    const size_t size = number_bytes(field->type);
+    const size_t size = rpc_value_bytes(field->type);
     const unsigned char *end = self->end;
     tutti_bytes packed;
     unsigned char *array;
@@ -359,7 +312,7 @@ static bool
 decode_list(decoder *self, const ProtobufCFieldDescriptor *field, uint64_t tag, size_t *ret_count,
             void **to)
 {
-    const size_t size = element_bytes(field->type);
+    const size_t size = rpc_value_bytes(field->type);
     const size_t count = count_together(self, tag);
     unsigned char *array;
     size_t i;
@@ -388,7 +341,7 @@ decode_repeated(decoder *self, const ProtobufCFieldDescriptor *field, uint64_t t
     if (*count != 0 || (tag & 7) != PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED) {
         return false;
     }
-    return wire_type_of(field->type) == PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED
+    return rpc_wire_type_of(field->type) == PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED
                ? decode_list(self, field, tag, count, array)
                : decode_packed(self, field, count, array);
 }
@@ -418,7 +371,7 @@ decode_field(decoder *self, const ProtobufCFieldDescriptor *field, uint64_t tag,
     if (field->label == PROTOBUF_C_LABEL_REPEATED) {
         return decode_repeated(self, field, tag, message);
     }
-    return field->label == PROTOBUF_C_LABEL_NONE && (tag & 7) == wire_type_of(field->type) &&
+    return field->label == PROTOBUF_C_LABEL_NONE && (tag & 7) == rpc_wire_type_of(field->type) &&
            decode_single(self, field, message);
 }
 

@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "rpc/message/wire_type.h"
+
 typedef struct encoder {
     unsigned char *at;
     unsigned char *begin;
@@ -17,7 +19,7 @@ typedef struct encoder {
 static bool encode_message(encoder *self, const ProtobufCMessage *message);
 
 static bool
-write_bytes(encoder *self, const void *data, size_t size)
+encode_bytes(encoder *self, const void *data, size_t size)
 {
     if (size > (size_t)(self->at - self->begin)) {
         return false;
@@ -36,7 +38,7 @@ varint_bytes(uint64_t number)
 }
 
 static bool
-write_varint(encoder *self, uint64_t number)
+encode_varint(encoder *self, uint64_t number)
 {
     const size_t size = varint_bytes(number);
     size_t i;
@@ -54,26 +56,26 @@ write_varint(encoder *self, uint64_t number)
 }
 
 static bool
-write_tag(encoder *self, const ProtobufCFieldDescriptor *field, unsigned wire)
+encode_tag(encoder *self, const ProtobufCFieldDescriptor *field, unsigned wire)
 {
-    return write_varint(self, (uint64_t)field->id << 3 | wire);
+    return encode_varint(self, (uint64_t)field->id << 3 | wire);
 }
 
 static bool
-write_sized(encoder *self, const ProtobufCFieldDescriptor *field, const void *data, size_t size)
+encode_sized(encoder *self, const ProtobufCFieldDescriptor *field, const void *data, size_t size)
 {
-    return write_bytes(self, data, size) && write_varint(self, size) &&
-           write_tag(self, field, PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED);
+    return encode_bytes(self, data, size) && encode_varint(self, size) &&
+           encode_tag(self, field, PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED);
 }
 
 static bool
-write_part(encoder *self, const ProtobufCFieldDescriptor *field, const ProtobufCMessage *part)
+encode_part(encoder *self, const ProtobufCFieldDescriptor *field, const ProtobufCMessage *part)
 {
     const unsigned char *end = self->at;
 
     return (part == NULL || encode_message(self, part)) &&
-           write_varint(self, (uint64_t)(end - self->at)) &&
-           write_tag(self, field, PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED);
+           encode_varint(self, (uint64_t)(end - self->at)) &&
+           encode_tag(self, field, PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED);
 }
 
 /* ------------------------------------------------------------------------------ numbers */
@@ -105,33 +107,16 @@ read_number(ProtobufCType type, const void *from)
     }
 }
 
-static unsigned
-wire_type_of_number(ProtobufCType type)
-{
-    switch (type) {
-    case PROTOBUF_C_TYPE_SFIXED32:
-    case PROTOBUF_C_TYPE_FIXED32:
-    case PROTOBUF_C_TYPE_FLOAT:
-        return PROTOBUF_C_WIRE_TYPE_32BIT;
-    case PROTOBUF_C_TYPE_SFIXED64:
-    case PROTOBUF_C_TYPE_FIXED64:
-    case PROTOBUF_C_TYPE_DOUBLE:
-        return PROTOBUF_C_WIRE_TYPE_64BIT;
-    default:
-        return PROTOBUF_C_WIRE_TYPE_VARINT;
-    }
-}
-
 static bool
-write_number(encoder *self, ProtobufCType type, const void *from)
+encode_number(encoder *self, ProtobufCType type, const void *from)
 {
-    switch (wire_type_of_number(type)) {
+    switch (rpc_wire_type_of(type)) {
     case PROTOBUF_C_WIRE_TYPE_32BIT:
-        return write_bytes(self, from, sizeof(uint32_t));
+        return encode_bytes(self, from, sizeof(uint32_t));
     case PROTOBUF_C_WIRE_TYPE_64BIT:
-        return write_bytes(self, from, sizeof(uint64_t));
+        return encode_bytes(self, from, sizeof(uint64_t));
     default:
-        return write_varint(self, read_number(type, from));
+        return encode_varint(self, read_number(type, from));
     }
 }
 
@@ -160,59 +145,35 @@ is_zero(ProtobufCType type, const void *from)
     }
 }
 
-/* Bytes of an element in an array of a struct. */
-static size_t
-element_bytes(ProtobufCType type)
-{
-    switch (type) {
-    case PROTOBUF_C_TYPE_BOOL:
-        return sizeof(protobuf_c_boolean);
-    case PROTOBUF_C_TYPE_BYTES:
-        return sizeof(ProtobufCBinaryData);
-    case PROTOBUF_C_TYPE_STRING:
-    case PROTOBUF_C_TYPE_MESSAGE:
-        return sizeof(void *);
-    case PROTOBUF_C_TYPE_INT64:
-    case PROTOBUF_C_TYPE_SINT64:
-    case PROTOBUF_C_TYPE_UINT64:
-    case PROTOBUF_C_TYPE_SFIXED64:
-    case PROTOBUF_C_TYPE_FIXED64:
-    case PROTOBUF_C_TYPE_DOUBLE:
-        return sizeof(uint64_t);
-    default:
-        return sizeof(uint32_t);
-    }
-}
-
 /* ------------------------------------------------------------------------------ fields */
 
 /* With its tag. */
 static bool
-write_value(encoder *self, const ProtobufCFieldDescriptor *field, const void *from)
+encode_value(encoder *self, const ProtobufCFieldDescriptor *field, const void *from)
 {
     switch (field->type) {
     case PROTOBUF_C_TYPE_STRING: {
         const char *text = *(const char *const *)from;
 
-        return write_sized(self, field, text, text == NULL ? 0 : strlen(text));
+        return encode_sized(self, field, text, text == NULL ? 0 : strlen(text));
     }
     case PROTOBUF_C_TYPE_BYTES: {
         const ProtobufCBinaryData *bytes = from;
 
-        return write_sized(self, field, bytes->data, bytes->len);
+        return encode_sized(self, field, bytes->data, bytes->len);
     }
     case PROTOBUF_C_TYPE_MESSAGE:
-        return write_part(self, field, *(const ProtobufCMessage *const *)from);
+        return encode_part(self, field, *(const ProtobufCMessage *const *)from);
     default:
-        return write_number(self, field->type, from) &&
-               write_tag(self, field, wire_type_of_number(field->type));
+        return encode_number(self, field->type, from) &&
+               encode_tag(self, field, rpc_wire_type_of(field->type));
     }
 }
 
 static bool
-write_repeated(encoder *self, const ProtobufCFieldDescriptor *field, const unsigned char *message)
+encode_repeated(encoder *self, const ProtobufCFieldDescriptor *field, const unsigned char *message)
 {
-    const size_t size = element_bytes(field->type);
+    const size_t size = rpc_value_bytes(field->type);
     const unsigned char *array = *(const unsigned char *const *)(message + field->offset);
     const bool packed = (field->flags & PROTOBUF_C_FIELD_FLAG_PACKED) != 0;
     size_t count = *(const size_t *)(message + field->quantifier_offset);
@@ -224,16 +185,16 @@ write_repeated(encoder *self, const ProtobufCFieldDescriptor *field, const unsig
     while (count > 0) {
         const void *from = array + --count * size;
 
-        if (!(packed ? write_number(self, field->type, from) : write_value(self, field, from))) {
+        if (!(packed ? encode_number(self, field->type, from) : encode_value(self, field, from))) {
             return false;
         }
     }
-    return !packed || (write_varint(self, (uint64_t)(end - self->at)) &&
-                       write_tag(self, field, PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED));
+    return !packed || (encode_varint(self, (uint64_t)(end - self->at)) &&
+                       encode_tag(self, field, PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED));
 }
 
 static bool
-is_there(const ProtobufCFieldDescriptor *field, const unsigned char *message)
+is_written(const ProtobufCFieldDescriptor *field, const unsigned char *message)
 {
     const void *from = message + field->offset;
     const bool pointer =
@@ -253,12 +214,12 @@ static bool
 encode_field(encoder *self, const ProtobufCFieldDescriptor *field, const unsigned char *message)
 {
     if (field->label == PROTOBUF_C_LABEL_REPEATED) {
-        return write_repeated(self, field, message);
+        return encode_repeated(self, field, message);
     }
     if (field->label != PROTOBUF_C_LABEL_NONE) {
         return false;
     }
-    return !is_there(field, message) || write_value(self, field, message + field->offset);
+    return !is_written(field, message) || encode_value(self, field, message + field->offset);
 }
 
 /*

@@ -11,6 +11,7 @@
 #include "rpc/message/check.h"
 #include "rpc/message/decode.h"
 #include "rpc/message/encode.h"
+#include "rpc/message/wire_type.h"
 
 #define ROUNDS 4000
 #define ROOM (64u << 10)
@@ -21,7 +22,7 @@
 static uint64_t seed;
 
 static uint64_t
-draw(void)
+draw_bits(void)
 {
     seed ^= seed << 13;
     seed ^= seed >> 7;
@@ -33,10 +34,10 @@ draw(void)
 static uint64_t
 draw_number(void)
 {
-    const unsigned bits = (unsigned)(draw() % 65);
-    const uint64_t number = bits == 0 ? 0 : draw() >> (64 - bits);
+    const unsigned bits = (unsigned)(draw_bits() % 65);
+    const uint64_t number = bits == 0 ? 0 : draw_bits() >> (64 - bits);
 
-    return draw() % 4 == 0 ? 0 - number : number;
+    return draw_bits() % 4 == 0 ? 0 - number : number;
 }
 
 /* All memory of a test, taken in turn; structs of the tests are never freed one by one. */
@@ -48,7 +49,7 @@ typedef struct pool {
 static pool *memory;
 
 static void *
-take(size_t size)
+take_pool(size_t size)
 {
     void *taken = &memory->bytes[memory->used];
 
@@ -65,12 +66,12 @@ draw_text(void *to, bool ascii)
 {
     static const char *const letters[] = {
         "a", "Z", "0", "\xc3\xa4", "\xe2\x82\xac", "\xf0\x9f\x98\x80"};
-    size_t count = draw() % 20;
-    char *text = take(4 * count + 1);
+    size_t count = draw_bits() % 20;
+    char *text = take_pool(4 * count + 1);
 
     *(char **)to = text;
     while (count-- > 0) {
-        strcat(text, letters[draw() % (ascii ? 3 : COUNT_OF(letters))]);
+        strcat(text, letters[draw_bits() % (ascii ? 3 : COUNT_OF(letters))]);
     }
 }
 
@@ -79,10 +80,10 @@ draw_bytes(ProtobufCBinaryData *to)
 {
     size_t i;
 
-    to->len = draw() % 12;
-    to->data = take(to->len);
+    to->len = draw_bits() % 12;
+    to->data = take_pool(to->len);
     for (i = 0; i < to->len; i++) {
-        to->data[i] = (uint8_t)draw();
+        to->data[i] = (uint8_t)draw_bits();
     }
 }
 
@@ -94,7 +95,7 @@ draw_value(const ProtobufCFieldDescriptor *field, void *to, unsigned depth)
 
     switch (field->type) {
     case PROTOBUF_C_TYPE_STRING:
-        draw_text(to, draw() % 2 == 0);
+        draw_text(to, draw_bits() % 2 == 0);
         break;
     case PROTOBUF_C_TYPE_BYTES:
         draw_bytes(to);
@@ -103,16 +104,16 @@ draw_value(const ProtobufCFieldDescriptor *field, void *to, unsigned depth)
         *(ProtobufCMessage **)to = draw_message(field->descriptor, depth + 1);
         break;
     case PROTOBUF_C_TYPE_ENUM:
-        *(int *)to = names->values[draw() % names->n_values].value;
+        *(int *)to = names->values[draw_bits() % names->n_values].value;
         break;
     case PROTOBUF_C_TYPE_BOOL:
         *(protobuf_c_boolean *)to = number & 1;
         break;
     case PROTOBUF_C_TYPE_FLOAT:
-        *(float *)to = draw() % 4 == 0 ? -0.0f : (float)(int64_t)number;
+        *(float *)to = draw_bits() % 4 == 0 ? -0.0f : (float)(int64_t)number;
         break;
     case PROTOBUF_C_TYPE_DOUBLE:
-        *(double *)to = draw() % 4 == 0 ? -0.0 : (double)(int64_t)number;
+        *(double *)to = draw_bits() % 4 == 0 ? -0.0 : (double)(int64_t)number;
         break;
     case PROTOBUF_C_TYPE_INT32:
     case PROTOBUF_C_TYPE_SINT32:
@@ -126,30 +127,6 @@ draw_value(const ProtobufCFieldDescriptor *field, void *to, unsigned depth)
     }
 }
 
-static size_t
-size_of(ProtobufCType type)
-{
-    switch (type) {
-    case PROTOBUF_C_TYPE_STRING:
-    case PROTOBUF_C_TYPE_MESSAGE:
-        return sizeof(void *);
-    case PROTOBUF_C_TYPE_BYTES:
-        return sizeof(ProtobufCBinaryData);
-    case PROTOBUF_C_TYPE_BOOL:
-        return sizeof(protobuf_c_boolean);
-    case PROTOBUF_C_TYPE_INT32:
-    case PROTOBUF_C_TYPE_SINT32:
-    case PROTOBUF_C_TYPE_UINT32:
-    case PROTOBUF_C_TYPE_SFIXED32:
-    case PROTOBUF_C_TYPE_FIXED32:
-    case PROTOBUF_C_TYPE_FLOAT:
-    case PROTOBUF_C_TYPE_ENUM:
-        return sizeof(uint32_t);
-    default:
-        return sizeof(uint64_t);
-    }
-}
-
 static void
 draw_field(const ProtobufCFieldDescriptor *field, unsigned char *message, unsigned depth)
 {
@@ -158,12 +135,12 @@ draw_field(const ProtobufCFieldDescriptor *field, unsigned char *message, unsign
     size_t i;
 
     if (field->label == PROTOBUF_C_LABEL_REPEATED) {
-        const size_t count = draw() % 4;
+        const size_t count = draw_bits() % 4;
 
         *(size_t *)quantifier = count;
-        *(void **)to = count == 0 ? NULL : take(count * size_of(field->type));
+        *(void **)to = count == 0 ? NULL : take_pool(count * rpc_value_bytes(field->type));
         for (i = 0; i < count; i++) {
-            draw_value(field, *(unsigned char **)to + i * size_of(field->type), depth);
+            draw_value(field, *(unsigned char **)to + i * rpc_value_bytes(field->type), depth);
         }
         return;
     }
@@ -181,14 +158,14 @@ draw_field(const ProtobufCFieldDescriptor *field, unsigned char *message, unsign
 static ProtobufCMessage *
 draw_message(const ProtobufCMessageDescriptor *type, unsigned depth)
 {
-    ProtobufCMessage *message = take(type->sizeof_message);
+    ProtobufCMessage *message = take_pool(type->sizeof_message);
     unsigned i;
 
     protobuf_c_message_init(type, message);
     for (i = 0; i < type->n_fields; i++) {
         const ProtobufCFieldDescriptor *field = &type->fields[i];
 
-        if (draw() % 4 == 0 && (field->type != PROTOBUF_C_TYPE_MESSAGE || depth < DEPTH_MAX)) {
+        if (draw_bits() % 4 == 0 && (field->type != PROTOBUF_C_TYPE_MESSAGE || depth < DEPTH_MAX)) {
             draw_field(field, (unsigned char *)message, depth);
         }
     }
@@ -201,7 +178,7 @@ static unsigned char *room; /* ROOM bytes */
 static unsigned char *packed;
 
 static size_t
-pack(const ProtobufCMessage *message, unsigned char *to)
+pack_plainly(const ProtobufCMessage *message, unsigned char *to)
 {
     assert_true(protobuf_c_message_get_packed_size(message) <= ROOM);
     return protobuf_c_message_pack(message, to);
@@ -225,9 +202,9 @@ compare_decoded(const ProtobufCMessageDescriptor *type, tutti_bytes wire, bool s
         assert_int_equal(rpc_check(type, wire, strict, NULL), TUTTI_OK);
         plain = protobuf_c_message_unpack(type, NULL, wire.size, wire.data);
         assert_non_null(plain);
-        size = pack(plain, wanted);
+        size = pack_plainly(plain, wanted);
         assert_true(size < ROOM / 2);
-        assert_int_equal(pack(found, again), size);
+        assert_int_equal(pack_plainly(found, again), size);
         assert_memory_equal(again, wanted, size);
         protobuf_c_message_free_unpacked(plain, NULL);
     }
@@ -236,13 +213,13 @@ compare_decoded(const ProtobufCMessageDescriptor *type, tutti_bytes wire, bool s
 }
 
 static const ProtobufCMessageDescriptor *
-kind_of(int round)
+type_of_round(int round)
 {
     return round % 2 == 0 ? echo_kinds_type() : echo_request_type();
 }
 
 static void
-begin_round(int round)
+begin_messages(int round)
 {
     seed = 88172645463325252u + (uint64_t)round * 0x9e3779b97f4a7c15u;
     memory->used = 0;
@@ -259,9 +236,9 @@ test_encode__writes_what_protobuf_c_writes(void **state)
         const unsigned char *found;
         size_t size;
 
-        begin_round(round);
-        message = draw_message(kind_of(round), 0);
-        size = pack(message, packed);
+        begin_messages(round);
+        message = draw_message(type_of_round(round), 0);
+        size = pack_plainly(message, packed);
         found = rpc_encode(message, room, ROOM);
         assert_non_null(found);
         assert_int_equal(room + ROOM - found, size);
@@ -279,13 +256,13 @@ test_encode__says_when_the_room_is_too_small(void **state)
         const ProtobufCMessage *message;
         size_t size;
 
-        begin_round(round);
-        message = draw_message(kind_of(round), 0);
-        size = pack(message, packed);
+        begin_messages(round);
+        message = draw_message(type_of_round(round), 0);
+        size = pack_plainly(message, packed);
         memset(room, 0x5a, size + 1);
         assert_ptr_equal(rpc_encode(message, room + 1, size), room + 1);
         if (size > 0) {
-            assert_null(rpc_encode(message, room + 1, draw() % size));
+            assert_null(rpc_encode(message, room + 1, draw_bits() % size));
         }
         assert_int_equal(room[0], 0x5a);
     }
@@ -298,12 +275,12 @@ test_decode__makes_what_protobuf_c_makes(void **state)
 
     (void)state;
     for (round = 0; round < ROUNDS; round++) {
-        const ProtobufCMessageDescriptor *type = kind_of(round);
+        const ProtobufCMessageDescriptor *type = type_of_round(round);
         bool whole;
 
-        begin_round(round);
-        whole =
-            compare_decoded(type, (tutti_bytes){packed, pack(draw_message(type, 0), packed)}, true);
+        begin_messages(round);
+        whole = compare_decoded(
+            type, (tutti_bytes){packed, pack_plainly(draw_message(type, 0), packed)}, true);
         assert_true(whole ||
                     type == echo_kinds_type()); /* that one has a list that is not packed */
     }
@@ -313,18 +290,18 @@ test_decode__makes_what_protobuf_c_makes(void **state)
 static size_t
 damage(unsigned char *bytes, size_t size)
 {
-    const size_t at = size == 0 ? 0 : draw() % size;
+    const size_t at = size == 0 ? 0 : draw_bits() % size;
 
-    switch (size == 0 ? 2 : draw() % 4) {
+    switch (size == 0 ? 2 : draw_bits() % 4) {
     case 0:
-        bytes[at] ^= (unsigned char)(1u << draw() % 8);
+        bytes[at] ^= (unsigned char)(1u << draw_bits() % 8);
         return size;
     case 1:
         memmove(bytes + at, bytes + at + 1, size - at - 1);
         return size - 1;
     case 2:
         memmove(bytes + at + 1, bytes + at, size - at);
-        bytes[at] = (unsigned char)draw();
+        bytes[at] = (unsigned char)draw_bits();
         return size + 1;
     default:
         return at;
@@ -339,16 +316,16 @@ test_decode__of_damaged_bytes_is_as_protobuf_c_has_it(void **state)
 
     (void)state;
     for (round = 0; round < 4 * ROUNDS; round++) {
-        const ProtobufCMessageDescriptor *type = kind_of(round);
+        const ProtobufCMessageDescriptor *type = type_of_round(round);
         size_t size;
         unsigned hits;
 
-        begin_round(round);
-        size = pack(draw_message(type, 0), packed);
-        for (hits = (unsigned)(draw() % 3); hits < 3; hits++) {
+        begin_messages(round);
+        size = pack_plainly(draw_message(type, 0), packed);
+        for (hits = (unsigned)(draw_bits() % 3); hits < 3; hits++) {
             size = damage(packed, size);
         }
-        taken += compare_decoded(type, (tutti_bytes){packed, size}, draw() % 2 == 0);
+        taken += compare_decoded(type, (tutti_bytes){packed, size}, draw_bits() % 2 == 0);
     }
     assert_true(taken > 0);
 }
@@ -361,12 +338,12 @@ test_decode__of_fields_that_come_twice(void **state)
 
     (void)state;
     for (round = 0; round < ROUNDS; round++) {
-        const ProtobufCMessageDescriptor *type = kind_of(round);
+        const ProtobufCMessageDescriptor *type = type_of_round(round);
         size_t size;
 
-        begin_round(round);
-        size = pack(draw_message(type, DEPTH_MAX - 1), packed);
-        size += pack(draw_message(type, DEPTH_MAX - 1), packed + size);
+        begin_messages(round);
+        size = pack_plainly(draw_message(type, DEPTH_MAX - 1), packed);
+        size += pack_plainly(draw_message(type, DEPTH_MAX - 1), packed + size);
         (void)compare_decoded(type, (tutti_bytes){packed, size}, false);
     }
 }
