@@ -64,6 +64,26 @@ class Devices(case.AgentCase):
             self.assertTrue(share.gpu_uuid.startswith("GPU-"))
             self.assertEqual(share.tensor.handle, x.handle)
 
+    @unittest.skipUnless(DEVICE, "no GPU: set TUTTI_TEST_DEVICE")
+    def test_ops_are_ordered_by_events(self):
+        """Nobody records the first, so it counts as complete; that a GPU waits is tested by tests/gpu/test_gpu_events.py."""
+
+        def work(agent):
+            with agent.put(LARGE, device=DEVICE) as x, agent.share_events() as events:
+                self.assertEqual([len(one) for one in events.ipc_handles], [64, 64])
+                self.assertTrue(events.gpu_uuid.startswith("GPU-"))
+                work = agent.all_reduce(x, out=x, async_=True, events=events.ids)
+                work.wait()
+                np.testing.assert_array_equal(x.numpy(), self.size * LARGE)
+                failed = []
+                for given in ((0, events.ids[1]), (1, 0)):
+                    with self.assertRaises(tutti.TuttiError) as caught:
+                        agent.all_reduce(x, out=x, events=given)
+                    failed.append(caught.exception.reason)
+                return failed
+
+        self.assertEqual(self.all(work), [["BAD_EVENT", "NO_EVENT"]] * self.size)
+
 
 if __name__ == "__main__":
     tap.main()

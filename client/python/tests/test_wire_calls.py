@@ -365,6 +365,11 @@ class Diagnosis(case.AgentCase):
                 self.agents[0].share_gpu(x)
         self.assertEqual(caught.exception.reason, "CANNOT_SHARE")
 
+    def test_an_agent_without_a_gpu_has_no_events(self):
+        with self.assertRaises(tutti.TuttiError) as caught:
+            self.agents[0].share_events()
+        self.assertEqual(caught.exception.reason, "NO_DEVICE")
+
 
 if __name__ == "__main__":
     tap.main()

@@ -10,7 +10,7 @@ from ..values import Device, Dtype, Function, Shape
 from ._agent import Agent, AgentInfo, connect, connect_job, empty, zeros
 from ._buckets import GradientBuckets
 from ._functions import FunctionInfo
-from ._gpu import GpuShare
+from ._gpu import GpuEvents, GpuShare
 from ._groups import Group, MemberEvent, Mesh, MeshPart, RankInfo
 from ._infer import Synced
 from ._launch import Server, init_process_group, launch
@@ -36,6 +36,7 @@ __all__ = [
     "Entry",
     "Function",
     "FunctionInfo",
+    "GpuEvents",
     "GpuShare",
     "GradientBuckets",
     "Gradients",

@@ -27,6 +27,7 @@ class How(NamedTuple):
     tracers: tuple[Any, ...] = ()
     no_grad: bool = False
     local_grad: bool = False
+    events: tuple[int, int] = (0, 0)
 
 
 class Call(NamedTuple):
@@ -83,6 +84,7 @@ def size_of(x: Any) -> int:
 def _options(how: How, timeout: float | None) -> Any:
     fields: dict[str, Any] = {"async": how.async_, "sequence": how.sequence, "step": how.step}
     fields.update(token=how.token, no_grad=how.no_grad, local_grad=how.local_grad)
+    fields.update(after_event=how.events[0], done_event=how.events[1])
     if timeout is not None:
         fields["timeout_ms"] = as_ms(timeout)
     fields["tracers"] = [one if isinstance(one, str) else one.name for one in how.tracers]

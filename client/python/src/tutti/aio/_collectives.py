@@ -81,6 +81,9 @@ class Collectives:
     root      a group rank; or root_global, a rank of the job
     tracers   record the op on these Tracers too: where a rank receives, or gives a constant
     no_grad   record it on no Tracer; local_grad: gradients go back through this rank's part alone
+    events    (after, done): numbers of share_events(), 0 = none. On the GPU the op begins when that one
+              comes to the first, and records the second behind it: an op that is async_ then gives its
+              Work when all ranks have called it. For Tensors on that GPU
 
     Every op raises TuttiError on every rank when one of them cannot take part: INVALID_ARGUMENT with
     SHAPE_MISMATCH, DTYPE_MISMATCH; FAILED_PRECONDITION OP_MISMATCH (the text names the rank and what
@@ -92,7 +95,9 @@ class Collectives:
 
     async def _run_fast(self, method: str, x: Any, how: How, *more: Any) -> Any:
         """The result, if this op can go without a message made here; else NO."""
-        return NO if self._fast is None else await self._fast.run(method, x, how, *more)
+        if self._fast is None or any(how.events):
+            return NO
+        return await self._fast.run(method, x, how, *more)
 
     def _roots(self, how: How, root: int, root_global: int | None) -> bool | None:
         """Is this rank the root? None: that cannot be said here."""
@@ -158,6 +163,7 @@ class Collectives:
         tracers: "Sequence[Tracer | str]" = (),
         no_grad: bool = False,
         local_grad: bool = False,
+        events: tuple[int, int] = (0, 0),
     ) -> "Result | Work":
         """Every rank gets the reduction of all inputs.
 
@@ -172,7 +178,7 @@ class Collectives:
             >>> agent.all_reduce(np.array([1.0, agent.rank]), "avg")
             array([1. , 0.5])
         """
-        how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad)
+        how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad, events)
         found = await self._run_fast("AllReduce", x, how, op, factor)
         if found is not NO:
             return cast("Result | Work", found)
@@ -209,6 +215,7 @@ class Collectives:
         tracers: "Sequence[Tracer | str]" = (),
         no_grad: bool = False,
         local_grad: bool = False,
+        events: tuple[int, int] = (0, 0),
     ) -> "Result | Work | None":
         """The root gets the reduction of all inputs.
 
@@ -220,7 +227,7 @@ class Collectives:
             >>> agent.reduce(np.arange(3), "max", root=1)      # on rank 1; rank 0 gets None
             array([0, 1, 2])
         """
-        how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad)
+        how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad, events)
         mine = self._roots(how, root, root_global)
         if factor is None and mine is not None:
             found = await self._run_fast("Reduce", x, how, op, root, 1, mine)
@@ -266,6 +273,7 @@ class Collectives:
         tracers: "Sequence[Tracer | str]" = (),
         no_grad: bool = False,
         local_grad: bool = False,
+        events: tuple[int, int] = (0, 0),
     ) -> "Result | Work":
         """Each rank gets its part of the reduction of all inputs.
 
@@ -282,7 +290,7 @@ class Collectives:
             >>> agent.reduce_scatter(np.array([1, 2, 3, 4]))   # on rank 0; rank 1 gets [6, 8]
             array([2, 4])
         """
-        how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad)
+        how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad, events)
         grow = self._cut(x, how, False, axis == 0, form == "concat", not out_shape)
         found = await self._run_fast("ReduceScatter", x, how, op, factor, grow) if grow else NO
         if found is not NO:
@@ -328,6 +336,7 @@ class Collectives:
         tracers: "Sequence[Tracer | str]" = (),
         no_grad: bool = False,
         local_grad: bool = False,
+        events: tuple[int, int] = (0, 0),
     ) -> "Result | Work":
         """Every rank gets the root's tensor.
 
@@ -344,7 +353,7 @@ class Collectives:
             >>> agent.broadcast(np.full(2, agent.rank), 1)
             array([1, 1])
         """
-        how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad)
+        how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad, events)
         mine = None if coalesced or meta else self._roots(how, root, root_global)
         if mine is not None and x is not None:
             fast: Any = self._fast
@@ -397,6 +406,7 @@ class Collectives:
         tracers: "Sequence[Tracer | str]" = (),
         no_grad: bool = False,
         local_grad: bool = False,
+        events: tuple[int, int] = (0, 0),
     ) -> "Result | Work":
         """Each rank gets its part of the root's tensor.
 
@@ -416,7 +426,7 @@ class Collectives:
             >>> agent.scatter(np.arange(4), root=0)            # on rank 0; rank 1 gets [2, 3]
             array([0, 1])
         """
-        how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad)
+        how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad, events)
         mine = None if coalesced or meta else self._roots(how, root, root_global)
         usual = splits is None and axis == 0 and form == "concat" and not out_shape
         if mine is not None and usual and (mine or out is not None):
@@ -469,6 +479,7 @@ class Collectives:
         tracers: "Sequence[Tracer | str]" = (),
         no_grad: bool = False,
         local_grad: bool = False,
+        events: tuple[int, int] = (0, 0),
     ) -> "Result | Work | None":
         """The root gets all inputs, in the order of group ranks.
 
@@ -480,7 +491,7 @@ class Collectives:
             >>> agent.gather(np.array([agent.rank]), root=1)   # on rank 1; rank 0 gets None
             array([0, 1])
         """
-        how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad)
+        how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad, events)
         mine = self._roots(how, root, root_global)
         if mine is not None:
             grow = self._cut(x, how, True, axis == 0, form == "concat", not out_shape)
@@ -529,6 +540,7 @@ class Collectives:
         tracers: "Sequence[Tracer | str]" = (),
         no_grad: bool = False,
         local_grad: bool = False,
+        events: tuple[int, int] = (0, 0),
     ) -> "Result | Work":
         """Every rank gets all inputs, in the order of group ranks.
 
@@ -544,7 +556,7 @@ class Collectives:
             array([[0, 0],
                    [1, 1]])
         """
-        how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad)
+        how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad, events)
         grow = self._cut(x, how, True, axis == 0, form == "concat", not out_shape)
         found = await self._run_fast("AllGather", x, how, "sum", None, grow) if grow else NO
         if found is not NO:
@@ -585,6 +597,7 @@ class Collectives:
         tracers: "Sequence[Tracer | str]" = (),
         no_grad: bool = False,
         local_grad: bool = False,
+        events: tuple[int, int] = (0, 0),
     ) -> "Result | Work":
         """Each rank cuts x into a part for each rank, and joins what it gets.
 
@@ -601,7 +614,7 @@ class Collectives:
             >>> agent.all_to_all(np.array([10, 11]) + 10 * agent.rank)   # on rank 0
             array([10, 20])
         """
-        how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad)
+        how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad, events)
         usual = input_splits is None and output_splits is None
         grow = self._cut(x, how, False, split_axis == 0, concat_axis == 0, usual)
         found = await self._run_fast("AllToAll", x, how) if grow else NO
@@ -647,6 +660,7 @@ class Collectives:
         tracers: "Sequence[Tracer | str]" = (),
         no_grad: bool = False,
         local_grad: bool = False,
+        events: tuple[int, int] = (0, 0),
     ) -> "Result | Work":
         """Group rank r gives its tensor to rank src_dst[r].
 
@@ -659,7 +673,7 @@ class Collectives:
             >>> agent.permute(np.array([agent.rank]), [1, 0])  # on rank 0; rank 1 gets [0]
             array([1])
         """
-        how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad)
+        how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad, events)
         found = await self._run_fast("Permute", x, how, "sum", None, 1, True, True, 0, src_dst)
         if found is not NO:
             return cast("Result | Work", found)

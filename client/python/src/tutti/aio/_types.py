@@ -75,6 +75,7 @@ class OpArguments(TypedDict, total=False):
     tracers: "Sequence[Tracer | str]"
     no_grad: bool
     local_grad: bool
+    events: tuple[int, int]
 
 
 class ReduceArguments(OpArguments, total=False):
