@@ -26,6 +26,7 @@
 #include "coll/self/self.h"
 #include "coll/shm/shm.h"
 #include "coll/transport_auth/transport_auth.h"
+#include "lane_offer/lane_offer.h"
 #include "server/agent/autograd/backward.h"
 #include "server/agent/autograd/recording.h"
 #include "server/agent/autograd/tape.h"
@@ -394,7 +395,7 @@ tutti_agent_free(tutti_agent *agent)
         return;
     }
     tutti_rpc_server_free(agent->server);
-    agent_lanes_close(agent);
+    tutti_lane_offers_close(agent->lanes);
     tutti_coll_engine_stop(agent->engine); /* NULL when it has been stopped */
     tutti_rpc_channel_close(agent->coordinator);
     agent_member_close(agent);

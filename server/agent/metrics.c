@@ -8,7 +8,7 @@
 
 #include "base/os/clock.h"
 #include "base/os/log.h"
-#include "rpc/lane.h"
+#include "lane_offer/lane_offer.h"
 #include "server/agent/agent.h"
 #include "server/agent/function/functions.h"
 #include "server/agent/op/works.h"
@@ -124,10 +124,10 @@ expose_memory(tutti_agent *agent, tutti_page *page)
                 agent->options->handles_max);
     write_gauge(page, "tutti_agent_lanes", "gauge",
                 "Streams of clients of this host whose messages go through shared memory.",
-                agent->lanes == NULL ? 0 : tutti_rpc_lanes_count(agent->lanes));
+                tutti_lane_offers_count(agent->lanes));
     write_gauge(page, "tutti_agent_lane_messages_total", "counter",
                 "Messages of clients that came through shared memory.",
-                agent->lanes == NULL ? 0 : tutti_rpc_lanes_messages(agent->lanes));
+                tutti_lane_offers_messages(agent->lanes));
     write_gauge(page, "tutti_agent_shares", "gauge",
                 "Tensors that clients have mapped, or may yet.",
                 agent->share == NULL ? 0 : tutti_share_count(agent->share));

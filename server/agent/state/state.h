@@ -86,10 +86,9 @@ struct tutti_agent {
     uint64_t progress_wanted; /* the question that the next heartbeat answers; 0 = none */
     struct agent_flight *flight;
     struct agent_dump *dump;
-    struct tutti_share *share;      /* NULL = off */
-    struct tutti_rpc_lanes *lanes;  /* lanes.c; NULL = off */
-    struct tutti_share *lane_share; /* where clients get them */
-    tutti_rpc_task gone_task;       /* memory of a tensor of its own has gone */
+    struct tutti_share *share;       /* NULL = off */
+    struct tutti_lane_offers *lanes; /* lanes.c */
+    tutti_rpc_task gone_task;        /* memory of a tensor of its own has gone */
     atomic_bool gone_posted;
     atomic_uint_fast64_t calls;       /* uploads, downloads and gets in flight */
     struct agent_uploads *uploads;    /* those in parts: upload_parts.c. Bulk loop */
