@@ -17,10 +17,15 @@ struct client_request_hook {
                        const void *payload, size_t payload_bytes, tutti_error *err);
 };
 
+struct client_stream_service;
+
 /* One unary call. */
 typedef struct client_call {
     const tutti_rpc_stub *stub;
     client_conn_kind kind;
+    /* Of a call of the coordinator, whose streams may carry it (command_stream.h); NULL = none may. Those of
+     * the agent's are known. */
+    const struct client_stream_service *streams;
     uint64_t deadline_ns; /* 0 = none */
     const void *payload;  /* NULL = none; not looked at after the call */
     size_t payload_bytes;

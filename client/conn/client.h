@@ -56,10 +56,26 @@ typedef struct client_ending {
     void (*forget)(struct client_ending *self); /* in a child of fork: nobody is asked */
 } client_ending;
 
+/* Whose streams carry calls: command_stream.h. */
+typedef enum client_stream_kind {
+    CLIENT_STREAMS_COMMANDS, /* the agent's */
+    CLIENT_STREAMS_STORE,    /* the coordinator's */
+    CLIENT_STREAM_KINDS,
+} client_stream_kind;
+
+/* The command streams to one server; command_stream.c. */
+typedef struct client_streams {
+    tutti_list_node idle;               /* behind the client's lock, as is ... */
+    unsigned count;                     /* ... how many there are, idle and in use */
+    atomic_uint calls;                  /* that a stream could have carried, up to CALLS_BEFORE */
+    atomic_uint_fast64_t lane_again_ns; /* until then streams go by gRPC: the server made no lane */
+    atomic_bool goes_by_itself;         /* the server refused a stream: all calls are unary */
+} client_streams;
+
 /*
- * Any thread. After tutti_connect has returned nothing of it changes but: `conns`, `shuttles` and
- * their counts (behind `lock`), `calls`, `lane_again_ns` and `goes_by_itself` (atomics), `watch` (its own lock),
- * and `device` (tutti_set_device; not beside other calls), and `lease` (an atomic).
+ * Any thread. After tutti_connect has returned nothing of it changes but: `conns`, `streams` and
+ * their counts (behind `lock`; atomics), `watch` (its own lock), and `device` (tutti_set_device; not
+ * beside other calls), and `lease` (an atomic).
  */
 struct tutti_client {
     client_settings settings;
@@ -68,11 +84,7 @@ struct tutti_client {
     tutti_agent_info info; /* points into `agent` and `settings` */
     pthread_mutex_t lock;  /* guards `conns`, their counts, and what says so */
     client_conn *conns[CLIENT_CONN_KINDS];
-    tutti_list_node shuttles;      /* idle command streams; behind the lock */
-    unsigned command_stream_count; /* idle and in use; behind the lock */
-    atomic_uint calls;             /* calls that a stream could have carried, up to CALLS_BEFORE */
-    atomic_uint_fast64_t lane_again_ns; /* until then streams go by gRPC: the agent made no lane */
-    atomic_bool goes_by_itself;         /* the agent refused a stream: all calls are unary */
+    client_streams streams[CLIENT_STREAM_KINDS];
     client_stall_timer watch;
     char device[32];            /* of tensors that are made; "" = the agent's choice */
     atomic_uint_fast64_t lease; /* under which calls make tensors; 0 = none */

@@ -226,7 +226,7 @@ new_client(const tutti_client_options *options, tutti_client **ret_client, tutti
         free_client(self);
         return code;
     }
-    tutti_list_init(&self->shuttles);
+    client_shuttles_init(self);
     client_stall_timer_init(&self->watch);
     *ret_client = self;
     return TUTTI_OK;

@@ -1,6 +1,6 @@
 /*
  * Lanes of this client (decision 0036). A lane that cannot be had is no error: the stream goes by
- * gRPC, as it does for agents on other machines. One thread, that which opens the stream; the flag is
+ * gRPC, as it does for servers on other machines. One thread, that which opens the stream; the flag is
  * an atomic.
  */
 #include "client/conn/command_stream.h"
@@ -17,10 +17,10 @@
 #include "client/conn/client.h"
 #include "tutti/diagnose.h"
 
-#define LANE_MS 1000                  /* for the agent to make a lane */
-#define AGAIN_NS (2 * TUTTI_NS_PER_S) /* until the agent is asked again, if that may help */
+#define LANE_MS 1000                  /* for the server to make a lane */
+#define AGAIN_NS (2 * TUTTI_NS_PER_S) /* until it is asked again, if that may help */
 
-/* Who says so with the agent's own option has every client's calls go by gRPC: --no-lane. */
+/* Who says so with the servers' own option has every client's calls go by gRPC: --no-lane. */
 static tutti_code
 check_wanted(tutti_error *err)
 {
@@ -34,15 +34,16 @@ check_wanted(tutti_error *err)
 }
 
 bool
-client_lane_may_ask(const tutti_client *client)
+client_lane_may_ask(const tutti_client *client, const client_stream_service *service)
 {
-    const uint64_t again_ns = atomic_load_explicit(&client->lane_again_ns, memory_order_relaxed);
+    const client_streams *streams = &client->streams[service->kind];
+    const uint64_t again_ns = atomic_load_explicit(&streams->lane_again_ns, memory_order_relaxed);
 
     return again_ns == 0 || tutti_clock_ns() >= again_ns;
 }
 
 /*
- * Lanes of others end, agents come back, tokens are replaced. All else stays. An offer that was made for
+ * Lanes of others end, servers come back, tokens are replaced. All else stays. An offer that was made for
  * nothing counts for 5 s, so who cannot reach the socket must not ask again.
  */
 static uint64_t
@@ -56,7 +57,7 @@ when_to_ask_again(const tutti_error *err)
                : UINT64_MAX;
 }
 
-/* An agent that stands still must not hold up who only wanted to be faster. */
+/* A server that stands still must not hold up who only wanted to be faster. */
 static uint32_t
 lane_wait_ms(const tutti_client *client)
 {
@@ -64,7 +65,8 @@ lane_wait_ms(const tutti_client *client)
 }
 
 static tutti_code
-take_lane(tutti_client *client, client_lane *self, tutti_error *err)
+take_lane(tutti_client *client, const client_stream_service *service, client_lane *self,
+          tutti_error *err)
 {
     char host_id[TUTTI_LOCAL_HOST_MAX + 1];
     const uint32_t wait_ms = lane_wait_ms(client);
@@ -73,7 +75,7 @@ take_lane(tutti_client *client, client_lane *self, tutti_error *err)
     size_t i;
 
     tutti_local_host_id(getenv("TUTTI_HOST_ID"), host_id);
-    TUTTI_TRY(client_wire_open_lane(client, host_id, wait_ms, &offer, err));
+    TUTTI_TRY(service->open_lane(client, host_id, wait_ms, &offer, err));
     TUTTI_TRY(tutti_share_take_two(offer.socket, (tutti_bytes){offer.token, sizeof(offer.token)},
                                    wait_ms, &self->view, err));
     for (i = 0; i < sizeof(offer.token); i++) {
@@ -85,7 +87,8 @@ take_lane(tutti_client *client, client_lane *self, tutti_error *err)
 }
 
 static tutti_code
-new_lane(tutti_client *client, client_lane **ret_lane, tutti_error *err)
+new_lane(tutti_client *client, const client_stream_service *service, client_lane **ret_lane,
+         tutti_error *err)
 {
     client_lane *self;
     tutti_code code;
@@ -95,7 +98,7 @@ new_lane(tutti_client *client, client_lane **ret_lane, tutti_error *err)
     if (self == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a lane");
     }
-    code = take_lane(client, self, err);
+    code = take_lane(client, service, self, err);
     if (code != TUTTI_OK) {
         tutti_share_drop(&self->view);
         free(self);
@@ -108,20 +111,21 @@ new_lane(tutti_client *client, client_lane **ret_lane, tutti_error *err)
 }
 
 client_lane *
-client_lane_open(tutti_client *client)
+client_lane_open(tutti_client *client, const client_stream_service *service)
 {
     client_lane *lane = NULL;
     tutti_error err;
     tutti_code code;
 
-    if (!client_lane_may_ask(client)) {
+    if (!client_lane_may_ask(client, service)) {
         return NULL;
     }
-    code = new_lane(client, &lane, &err);
+    code = new_lane(client, service, &lane, &err);
     if (code != TUTTI_OK) {
         TUTTI_LOG("client", DEBUG, "calls go by gRPC, not through a lane: %s", err.text);
     }
-    atomic_store(&client->lane_again_ns, code == TUTTI_OK ? 0 : when_to_ask_again(&err));
+    atomic_store(&client->streams[service->kind].lane_again_ns,
+                 code == TUTTI_OK ? 0 : when_to_ask_again(&err));
     return lane;
 }
 
@@ -130,7 +134,7 @@ tutti_lane_check(tutti_client *client, tutti_error *err)
 {
     client_lane *lane = NULL;
 
-    TUTTI_TRY(new_lane(client, &lane, err));
+    TUTTI_TRY(new_lane(client, &client_commands, &lane, err));
     client_lane_close(lane);
     return TUTTI_OK;
 }

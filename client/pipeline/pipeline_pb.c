@@ -77,7 +77,7 @@ pipeline_open_stream(tutti_pipeline *pipeline, tutti_error *err)
     tutti_rpc_call_options options = client_stream_options(pipeline->client);
 
     pipeline->request_hook.take = take_pipeline_request;
-    pipeline->lane = client_lane_open(pipeline->client);
+    pipeline->lane = client_lane_open(pipeline->client, &client_commands);
     options.lane = pipeline->lane == NULL ? NULL : &pipeline->lane->end;
     return client_open_commands(pipeline->conn, &options, &pipeline->stream, err);
 }

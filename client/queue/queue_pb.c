@@ -44,7 +44,7 @@ queue_open_stream(tutti_queue *queue, tutti_error *err)
     if (opening == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a stream");
     }
-    queue->lane = client_lane_open(queue->client);
+    queue->lane = client_lane_open(queue->client, &client_commands);
     options.lane = queue->lane == NULL ? NULL : &queue->lane->end;
     code = tutti_rpc_duplex_open(queue->conn->channel, &stub_run, &options, &queue->duplex, err);
     if (code != TUTTI_OK) {

@@ -212,7 +212,7 @@ open_drive(tutti_session *session, tutti_error *err)
     tutti_rpc_call_options options = {0};
     tutti_code code;
 
-    session->lane = client_lane_open(session->client);
+    session->lane = client_lane_open(session->client, &client_commands);
     options.lane = session->lane == NULL ? NULL : &session->lane->end;
     code =
         tutti_rpc_stream_open(session->conn->channel, &stub_drive, &options, &session->stream, err);

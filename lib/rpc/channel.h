@@ -216,6 +216,18 @@ bool tutti_rpc_stream_wait(tutti_rpc_stream *stream, uint64_t deadline_ns);
 void tutti_rpc_stream_cancel(tutti_rpc_stream *stream);
 
 /*
+ * The same for a stream that carries calls, when the deadline of one has passed: says what the call
+ * would have said as a unary one, and a channel that follows goes on to the next server. Finish the
+ * stream then.
+ *
+ * [in] stub  of that call
+ *
+ * TUTTI_DEADLINE_EXCEEDED  always; UNREACHABLE: it had no connection
+ */
+tutti_code tutti_rpc_stream_late(tutti_rpc_stream *stream, const tutti_rpc_stub *stub,
+                                 tutti_error *err);
+
+/*
  * The status of the call; frees the stream in any case. Says that no more will be written, if that
  * was not said; what was not read is read and forgotten. Cancel before, to leave early.
  */

@@ -447,6 +447,22 @@ tutti_rpc_stream_cancel(tutti_rpc_stream *stream)
     }
 }
 
+/* In gRPC's words first: they are what is explained. */
+tutti_code
+tutti_rpc_stream_late(tutti_rpc_stream *stream, const tutti_rpc_stub *stub, tutti_error *err)
+{
+    const rpc_known *known = NULL;
+    tutti_error late;
+
+    (void)TUTTI_FAIL(&late, TUTTI_DEADLINE_EXCEEDED, "Deadline Exceeded");
+    if (rpc_channel_find(stream->channel, stub, &known, NULL) == TUTTI_OK) {
+        rpc_connect_error_explain(stream->channel, known, &late);
+    }
+    rpc_channel_follow(stream->channel, &late, false, stream->outcome.moves);
+    tutti_rpc_stream_cancel(stream);
+    return tutti_error_pass(err, &late);
+}
+
 /*
  * The order: half-close, so that the server may end; read to the end, because the status comes
  * only behind all messages; then the batches that open and end the call.
