@@ -396,6 +396,7 @@ build_coordinator(program *self, tutti_error *err)
     TUTTI_TRY(tutti_rpc_loop_start(self->loop, err));
     TUTTI_TRY(tutti_rpc_server_new(&self->serving, descriptors, self->loop, &self->server, err));
     tutti_service_loop_serve(self->service_loop, self->server);
+    tutti_service_loop_open_lanes(self->service_loop, self->server);
     tutti_guard_serve(self->auth, &self->guarding, self->server);
     TUTTI_TRY(show_coordinator(self, err));
     TUTTI_TRY(tutti_rpc_server_start(self->server, err));
@@ -435,6 +436,7 @@ tear_down(program *self)
     server_leader_stop(self->leader);
     if (self->loop != NULL) {
         tutti_rpc_server_free(self->server);
+        tutti_service_loop_close_lanes(self->service_loop);
         tutti_service_loop_end(self->service_loop);
         tutti_rpc_loop_stop(self->loop);
         tutti_service_loop_free(self->service_loop);

@@ -39,6 +39,7 @@ typedef struct tutti_rpc_nested {
  * TUTTI_INVALID_ARGUMENT    COMMAND_PAYLOAD: the request has payload bytes of its own
  * TUTTI_UNIMPLEMENTED       no unary method of this server takes such a request
  * TUTTI_UNAUTHENTICATED, TUTTI_PERMISSION_DENIED  the caller may not call that method
+ * what tutti_rpc_service.admit says
  * TUTTI_RESOURCE_EXHAUSTED  no memory
  */
 tutti_code tutti_rpc_nested_new(const tutti_rpc_nested *nested, tutti_rpc_call **ret_call,

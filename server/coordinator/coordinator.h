@@ -58,6 +58,11 @@ typedef struct tutti_coordinator_options {
     uint64_t lease_limit;          /* leases of all jobs */
     uint64_t lease_min_ns;         /* the least time that a lease may have */
     uint64_t lease_max_ns;         /* the most */
+    const char *host_id;           /* "" = boot id and IPC namespace; of the lanes, as all below */
+    bool no_lane;                  /* clients' calls go by gRPC alone */
+    uint64_t lanes_max;            /* of all clients */
+    bool share_any_user;           /* other users than ours and root get lanes, too */
+    uint64_t busy_poll_ns;         /* of the lanes' thread */
     bool durable; /* keep jobs in the store, for tutti_coordinator_restore; not in the table */
 } tutti_coordinator_options;
 

@@ -57,6 +57,20 @@ static const tutti_option table[] = {
      "the shortest lease that a client may have"},
     {"lease-max", TUTTI_OPTION_NS, AT(lease_max_ns), "24h", MS, 24 * 49 * HOUR, NULL,
      "the longest lease that a client may have"},
+    {"host-id", TUTTI_OPTION_NAME, AT(host_id), "", 0, 0, NULL,
+     "id of this host, equal for clients that share memory with the coordinator; empty = boot id "
+     "and "
+     "IPC namespace"},
+    {"no-lane", TUTTI_OPTION_BOOL, AT(no_lane), "false", 0, 0, NULL,
+     "clients of this host send all their calls by gRPC, none through shared memory"},
+    {"lanes-max", TUTTI_OPTION_UINT, AT(lanes_max), "1024", 1, 100000, NULL,
+     "how many lanes clients may have at a time: shared memory of 132 KiB through which a stream "
+     "of store calls goes; further ones go by gRPC"},
+    {"share-any-user", TUTTI_OPTION_BOOL, AT(share_any_user), "false", 0, 0, NULL,
+     "clients of other users than the coordinator's and root may have lanes, too"},
+    {"busy-poll", TUTTI_OPTION_NS, AT(busy_poll_ns), "0", 0, 10 * MS, NULL,
+     "how long the thread of the lanes looks for the next call before it sleeps; for machines with "
+     "a core to spare"},
 };
 
 tutti_option_set

@@ -18,7 +18,7 @@ import tap  # noqa: E402
 HERE = os.path.dirname(os.path.abspath(__file__))
 AIO = os.path.join(SOURCE, "client", "python", "src", "tutti", "aio")
 CLIENTS = ("python", "c", "go")
-NONE = ("-agents", "-libtutti", "-later")
+NONE = ("-agents", "-libtutti", "-unary", "-later")
 
 
 def read(*path):

@@ -232,6 +232,9 @@ def coordinator_calls():
         ("StoreService.KeepAlive", store.StoreServiceKeepAliveRequest(job="services", lease=7)),
         ("StoreService.Leases", store.StoreServiceLeasesRequest(job="services")),
         ("StoreService.Revoke", store.StoreServiceRevokeRequest(job="services", lease=7)),
+        ("StoreService.OpenLane", store.StoreServiceOpenLaneRequest()),
+        ("StoreService.Run", store.StoreServiceRunRequest(
+            id=1, set=store.StoreServiceSetRequest(job="services", key=b"run"))),
         ("CoordinatorService.Leave", coordinator.LeaveRequest(member=member, reason="done")),
     ]
 

@@ -70,7 +70,8 @@ check_nested(const tutti_rpc_nested *nested, const rpc_route *route, tutti_error
                           nested->request->descriptor->short_name);
     }
     TUTTI_TRY(check_payload(nested->request, err));
-    return rpc_call_authorize_nested(nested->stream, route, nested->request, err);
+    TUTTI_TRY(rpc_call_authorize_nested(nested->stream, route, nested->request, err));
+    return route->admit == NULL ? TUTTI_OK : route->admit(route->self, err);
 }
 
 static void on_tell(tutti_rpc_task *task);

@@ -22,6 +22,7 @@
 #include "base/error/fail.h"
 #include "base/os/clock.h"
 #include "base/os/log.h"
+#include "lane_offer/lane_offer.h"
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/status.h"
@@ -43,6 +44,7 @@ struct tutti_service_loop {
     pthread_mutex_t lock;           /* guards below */
     char leader[TUTTI_ADDRESS_MAX]; /* of several: who leads */
     service_loop_kept kept;
+    tutti_lane_offers *lanes; /* [owned] NULL = none */
 };
 
 #define EXIT_LOST 1
@@ -322,6 +324,35 @@ service_loop_own_address(const tutti_service_loop *service_loop)
 }
 
 void
+tutti_service_loop_open_lanes(tutti_service_loop *service_loop, tutti_rpc_server *server)
+{
+    const tutti_coordinator_options *options = service_loop->options;
+    const tutti_lane_offers_options offers = {.server = "coordinator",
+                                              .host_id = options->host_id,
+                                              .off = options->no_lane ? "--no-lane" : NULL,
+                                              .lanes_max = options->lanes_max,
+                                              .busy_poll_ns = options->busy_poll_ns,
+                                              .any_user = options->share_any_user};
+
+    service_loop->lanes = tutti_lane_offers_open(&offers, service_loop->loop, server);
+}
+
+void
+tutti_service_loop_close_lanes(tutti_service_loop *service_loop)
+{
+    if (service_loop != NULL) {
+        tutti_lane_offers_close(service_loop->lanes);
+        service_loop->lanes = NULL;
+    }
+}
+
+tutti_lane_offers *
+service_loop_lanes(const tutti_service_loop *service_loop)
+{
+    return service_loop->lanes;
+}
+
+void
 tutti_service_loop_end(tutti_service_loop *service_loop)
 {
     if (service_loop != NULL && service_loop->store != NULL) {
@@ -364,6 +395,14 @@ tutti_service_loop_expose(tutti_service_loop *service_loop, tutti_page *page)
     tutti_page_family(page, "tutti_coordinator_leads", "gauge",
                       "1 = this process leads, 0 = it waits for another one to go.");
     tutti_page_number(page, "tutti_coordinator_leads", "", service_loop->core == NULL ? 0 : 1);
+    tutti_page_family(page, "tutti_coordinator_lanes", "gauge",
+                      "Streams of clients of this host whose messages go through shared memory.");
+    tutti_page_number(page, "tutti_coordinator_lanes", "",
+                      tutti_lane_offers_count(service_loop->lanes));
+    tutti_page_family(page, "tutti_coordinator_lane_messages_total", "counter",
+                      "Messages of clients that came through shared memory.");
+    tutti_page_number(page, "tutti_coordinator_lane_messages_total", "",
+                      tutti_lane_offers_messages(service_loop->lanes));
     if (service_loop->core != NULL) {
         tutti_coordinator_expose(service_loop_enter(service_loop), page);
         service_loop_leave(service_loop);

@@ -51,6 +51,13 @@ void tutti_service_loop_free(tutti_service_loop *service_loop);
 /* Add the services, and drain with the server. Before the server starts. */
 void tutti_service_loop_serve(tutti_service_loop *service_loop, tutti_rpc_server *server);
 
+/*
+ * Lanes for clients of this machine, as the options say. Before the server starts; without it clients
+ * have none. They are closed when the server has been freed, and before the loop is.
+ */
+void tutti_service_loop_open_lanes(tutti_service_loop *service_loop, tutti_rpc_server *server);
+void tutti_service_loop_close_lanes(tutti_service_loop *service_loop); /* NULL is fine */
+
 /* What those see who watch it, for tutti_metrics_source. Loop's thread. */
 void tutti_service_loop_expose(tutti_service_loop *service_loop, tutti_page *page);
 
@@ -82,6 +89,9 @@ uint64_t service_loop_deadline(const tutti_service_loop *service_loop, const tut
 
 /* Why a parked call ends whose caller went away, or that is drained. Returns `err`. */
 const tutti_error *service_loop_say_gone(const tutti_rpc_call *call, tutti_error *err);
+
+/* From whom clients get lanes; NULL = from nobody. */
+struct tutti_lane_offers *service_loop_lanes(const tutti_service_loop *service_loop);
 
 /* Does this process lead? TUTTI_UNAVAILABLE  NOT_LEADER. For tutti_rpc_service.admit. */
 tutti_code service_loop_admit(void *service_loop, tutti_error *err);

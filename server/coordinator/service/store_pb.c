@@ -333,6 +333,8 @@ static const tutti_rpc_method methods[] = {
     TUTTI_RPC_UNARY("KeepAlive", coord_on_keep_alive),
     TUTTI_RPC_UNARY("Revoke", coord_on_revoke),
     TUTTI_RPC_UNARY("Leases", coord_on_leases),
+    TUTTI_RPC_STREAM("Run", &coord_store_stream),
+    TUTTI_RPC_UNARY("OpenLane", coord_on_open_lane),
 };
 
 const tutti_rpc_service coord_store_service = {

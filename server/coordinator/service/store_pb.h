@@ -8,10 +8,13 @@
 #include "tutti/v1/store_service.pb-c.h"
 
 extern const tutti_rpc_stream_ops coord_watch_stream; /* store_watch_pb.c */
+extern const tutti_rpc_stream_ops coord_store_stream; /* store_stream_pb.c */
 
 /* One answer for a call that does not wait, or no longer. `err` when the code is not OK. */
 void coord_store_answer(tutti_rpc_call *call, tutti_code code, const ProtobufCMessage *response,
                         const tutti_error *err);
+
+void coord_on_open_lane(tutti_rpc_call *call, void *arg);
 
 /* store_multi_pb.c */
 void coord_on_multi_get(tutti_rpc_call *call, void *arg);
