@@ -15,6 +15,7 @@
 #include "client/conn/client.h"
 #include "client/conn/coordinator.h"
 #include "client/conn/types_pb.h"
+#include "client/kv/store_stream.h"
 #include "tutti/store.h"
 #include "tutti/v1/store_service.pb-c.h"
 
@@ -31,15 +32,16 @@ static const tutti_rpc_stub stub_push = {SERVICE, "QueuePush"};
 static const tutti_rpc_stub stub_pop = {SERVICE, "QueuePop"};
 static const tutti_rpc_stub stub_len = {SERVICE, "QueueLen"};
 
-/* A call that waits; *ret_wait_ms is what the coordinator is told. */
+/* A call that waits, unless it is to be at once; *ret_wait_ms is what the coordinator is told. */
 static client_call
 ask_and_wait(const tutti_client *client, const tutti_rpc_stub *stub, uint32_t timeout_ms,
              uint32_t *ret_wait_ms)
 {
-    client_call call = client_ask_coordinator(client, stub);
+    client_call call = client_ask_store(client, stub);
 
     *ret_wait_ms = 0;
     if (timeout_ms != TUTTI_KV_AT_ONCE) {
+        call.streams = NULL;
         *ret_wait_ms = timeout_ms != 0 ? timeout_ms : client->settings.timeout_ms;
         call.deadline_ns = client_op_deadline(*ret_wait_ms);
     }
@@ -96,6 +98,30 @@ read_values(const Tutti__V1__StoreServiceMultiGetResponse *response, size_t coun
     return TUTTI_OK;
 }
 
+/*
+ * Keys are mostly there already, and then a stream has them soonest. So a call that may wait asks at
+ * once first, and waits by itself only if a key is missing.
+ */
+static tutti_code
+ask_for_values(tutti_client *client, const client_call *call,
+               Tutti__V1__StoreServiceMultiGetRequest *request, bool at_once,
+               tutti_rpc_message **ret_message, tutti_error *err)
+{
+    client_call soon = client_ask_store(client, &stub_multi_get);
+    tutti_code code;
+
+    soon.deadline_ns = call->deadline_ns;
+    if (at_once || client_store_has_streams(client)) {
+        request->at_once = true;
+        code = client_invoke_again(client, &soon, &request->base, ret_message, err);
+        if (at_once || code == TUTTI_OK || strcmp(err->reason, "NO_KEY") != 0) {
+            return code;
+        }
+    }
+    request->at_once = false;
+    return client_invoke_again(client, call, &request->base, ret_message, err);
+}
+
 tutti_code
 tutti_kv_multi_get(tutti_client *client, const tutti_kv_bytes *keys, size_t count,
                    uint32_t timeout_ms, void **ret_values, size_t *ret_sizes, tutti_error *err)
@@ -105,18 +131,20 @@ tutti_kv_multi_get(tutti_client *client, const tutti_kv_bytes *keys, size_t coun
     const client_call call = ask_and_wait(client, &stub_multi_get, timeout_ms, &request.timeout_ms);
     ProtobufCBinaryData wire[KEYS_MAX];
     tutti_rpc_message *message = NULL;
+    tutti_error failed = {0};
     tutti_code code;
 
     TUTTI_TRY(write_keys(keys, count, wire, err));
     request.job = client_write_text(client_job(client));
     request.n_keys = count;
     request.keys = wire;
-    request.at_once = timeout_ms == TUTTI_KV_AT_ONCE;
-    code = client_invoke_again(client, &call, &request.base, &message, err);
-    if (code == TUTTI_OK) {
-        code = read_values(tutti_rpc_message_get(message), count, ret_values, ret_sizes, err);
-        tutti_rpc_message_free(message);
+    code =
+        ask_for_values(client, &call, &request, timeout_ms == TUTTI_KV_AT_ONCE, &message, &failed);
+    if (code != TUTTI_OK) {
+        return tutti_error_pass(err, &failed);
     }
+    code = read_values(tutti_rpc_message_get(message), count, ret_values, ret_sizes, err);
+    tutti_rpc_message_free(message);
     return code;
 }
 
@@ -130,7 +158,7 @@ tutti_kv_multi_set(tutti_client *client, const tutti_kv_bytes *keys, const tutti
 {
     Tutti__V1__StoreServiceMultiSetRequest request =
         TUTTI__V1__STORE_SERVICE_MULTI_SET_REQUEST__INIT;
-    const client_call call = client_ask_coordinator(client, &stub_multi_set);
+    const client_call call = client_ask_store(client, &stub_multi_set);
     ProtobufCBinaryData wire[KEYS_MAX];
     Tutti__V1__Entry entries[KEYS_MAX];
     Tutti__V1__Entry *pointers[KEYS_MAX];
@@ -173,7 +201,7 @@ tutti_kv_check(tutti_client *client, const tutti_kv_bytes *keys, size_t count, b
                bool *ret_all, tutti_error *err)
 {
     Tutti__V1__StoreServiceCheckRequest request = TUTTI__V1__STORE_SERVICE_CHECK_REQUEST__INIT;
-    const client_call call = client_ask_coordinator(client, &stub_check);
+    const client_call call = client_ask_store(client, &stub_check);
     ProtobufCBinaryData wire[KEYS_MAX];
     tutti_rpc_message *message = NULL;
     tutti_code code;
@@ -224,7 +252,7 @@ tutti_kv_append(tutti_client *client, const void *key, size_t key_size, const vo
                 size_t value_size, uint64_t *ret_size, tutti_error *err)
 {
     Tutti__V1__StoreServiceAppendRequest request = TUTTI__V1__STORE_SERVICE_APPEND_REQUEST__INIT;
-    const client_call call = client_ask_coordinator(client, &stub_append);
+    const client_call call = client_ask_store(client, &stub_append);
     const Tutti__V1__StoreServiceAppendResponse *response;
     tutti_rpc_message *message = NULL;
 
@@ -244,7 +272,7 @@ tutti_kv_push(tutti_client *client, const void *key, size_t key_size, const void
 {
     Tutti__V1__StoreServiceQueuePushRequest request =
         TUTTI__V1__STORE_SERVICE_QUEUE_PUSH_REQUEST__INIT;
-    const client_call call = client_ask_coordinator(client, &stub_push);
+    const client_call call = client_ask_store(client, &stub_push);
     const Tutti__V1__StoreServiceQueuePushResponse *response;
     tutti_rpc_message *message = NULL;
 
@@ -264,7 +292,7 @@ tutti_kv_length(tutti_client *client, const void *key, size_t key_size, uint64_t
 {
     Tutti__V1__StoreServiceQueueLenRequest request =
         TUTTI__V1__STORE_SERVICE_QUEUE_LEN_REQUEST__INIT;
-    const client_call call = client_ask_coordinator(client, &stub_len);
+    const client_call call = client_ask_store(client, &stub_len);
     const Tutti__V1__StoreServiceQueueLenResponse *response;
     tutti_rpc_message *message = NULL;
 

@@ -12,6 +12,7 @@
 #include "client/conn/conn_pool.h"
 #include "client/conn/coordinator.h"
 #include "client/conn/types_pb.h"
+#include "client/kv/store_stream.h"
 #include "rpc/follow.h"
 #include "tutti/store.h"
 #include "tutti/v1/store_service.pb-c.h"
@@ -59,7 +60,7 @@ tutti_kv_get(tutti_client *client, const void *key, size_t key_size, void **ret_
              size_t *ret_size, tutti_error *err)
 {
     Tutti__V1__StoreServiceGetRequest request = TUTTI__V1__STORE_SERVICE_GET_REQUEST__INIT;
-    const client_call call = client_ask_coordinator(client, &stub_get);
+    const client_call call = client_ask_store(client, &stub_get);
     const Tutti__V1__StoreServiceGetResponse *response;
     tutti_rpc_message *message = NULL;
     tutti_code code;
@@ -87,7 +88,7 @@ tutti_kv_set_with_lease(tutti_client *client, const void *key, size_t key_size, 
                         size_t value_size, uint64_t lease, tutti_error *err)
 {
     Tutti__V1__StoreServiceSetRequest request = TUTTI__V1__STORE_SERVICE_SET_REQUEST__INIT;
-    const client_call call = client_ask_coordinator(client, &stub_set);
+    const client_call call = client_ask_store(client, &stub_set);
 
     request.job = client_write_text(client_job(client));
     request.key = client_write_bytes(key, key_size);
@@ -129,7 +130,7 @@ tutti_kv_compare_and_set(tutti_client *client, const void *key, size_t key_size,
 {
     Tutti__V1__StoreServiceCompareAndSetRequest request =
         TUTTI__V1__STORE_SERVICE_COMPARE_AND_SET_REQUEST__INIT;
-    const client_call call = client_ask_coordinator(client, &stub_compare_and_set);
+    const client_call call = client_ask_store(client, &stub_compare_and_set);
     tutti_rpc_message *message = NULL;
     tutti_code code;
 
@@ -154,7 +155,7 @@ tutti_kv_add(tutti_client *client, const void *key, size_t key_size, int64_t del
              int64_t *ret_value, tutti_error *err)
 {
     Tutti__V1__StoreServiceAddRequest request = TUTTI__V1__STORE_SERVICE_ADD_REQUEST__INIT;
-    const client_call call = client_ask_coordinator(client, &stub_add);
+    const client_call call = client_ask_store(client, &stub_add);
     const Tutti__V1__StoreServiceAddResponse *response;
     tutti_rpc_message *message = NULL;
 
@@ -176,7 +177,7 @@ tutti_kv_delete(tutti_client *client, const void *key, size_t key_size, bool *re
                 tutti_error *err)
 {
     Tutti__V1__StoreServiceDeleteRequest request = TUTTI__V1__STORE_SERVICE_DELETE_REQUEST__INIT;
-    const client_call call = client_ask_coordinator(client, &stub_delete);
+    const client_call call = client_ask_store(client, &stub_delete);
     const Tutti__V1__StoreServiceDeleteResponse *response;
     tutti_rpc_message *message = NULL;
 
