@@ -74,6 +74,9 @@ client_lane *client_lane_open(tutti_client *client, const client_stream_service 
 /* Is it time to ask for one? Cheap while there are lanes, and when there never will be. */
 bool client_lane_may_ask(const tutti_client *client, const client_stream_service *service);
 
+/* A stream has not found its lane: the next ones go by gRPC for a while. */
+void client_lane_put_off(client_streams *streams);
+
 /* Behind the end of its stream. NULL is fine. */
 void client_lane_close(client_lane *lane);
 

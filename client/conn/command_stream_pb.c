@@ -170,6 +170,7 @@ goes_by_itself(client_streams *streams, const client_stream_service *service,
         return code == TUTTI_UNAUTHENTICATED || has_reason(failed, "NO_COMMAND");
     }
     if (first && has_reason(failed, "NO_LANE")) {
+        client_lane_put_off(streams);
         return true;
     }
     if (first && service->conn_kind == CLIENT_COORDINATOR && tutti_rpc_was_elsewhere(failed)) {

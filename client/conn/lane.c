@@ -129,6 +129,12 @@ client_lane_open(tutti_client *client, const client_stream_service *service)
     return lane;
 }
 
+void
+client_lane_put_off(client_streams *streams)
+{
+    atomic_store(&streams->lane_again_ns, tutti_clock_add(tutti_clock_ns(), AGAIN_NS));
+}
+
 tutti_code
 tutti_lane_check(tutti_client *client, tutti_error *err)
 {

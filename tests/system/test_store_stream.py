@@ -162,6 +162,45 @@ class Refused(unittest.TestCase):
         self.assertEqual(client.ask("adds", 20), "ok 20")
         self.assertEqual(client.ask("adds", 20), "ok 40")
 
+    def test_a_stream_that_does_not_find_its_lane_goes_by_grpc(self):
+        """Of a server whose streams end up elsewhere: another one behind the same name has made the lane."""
+        counts = {"Add": 0, "Run": 0}
+        info = support.foreign("google.rpc.ErrorInfo")(reason="NO_LANE", domain="tutti")
+        status = support.foreign("google.rpc.Status")(code=CODE.FAILED_PRECONDITION.value[0], message="elsewhere")
+        status.details.add(type_url="type.googleapis.com/google.rpc.ErrorInfo", value=info.SerializeToString())
+        other = Coordinator()
+        self.addCleanup(other.kill)
+        with other.channel() as channel:
+
+            class Behind(store_grpc.StoreServiceServicer):
+                def Add(self, request, context):
+                    counts["Add"] += 1
+                    return pb.StoreServiceAddResponse(value=counts["Add"])
+
+                def OpenLane(self, request, context):
+                    return store_grpc.StoreServiceStub(channel).OpenLane(request, timeout=support.CALL_S)
+
+                def Run(self, requests, context):
+                    if "tutti-lane" in dict(context.invocation_metadata()):
+                        context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
+                        context.abort(CODE.FAILED_PRECONDITION, "elsewhere")
+                    for request in requests:
+                        counts["Run"] += 1
+                        counts["Add"] += 1
+                        yield pb.StoreServiceRunResponse(
+                            id=request.id, add=pb.StoreServiceAddResponse(value=counts["Add"]))
+
+            server = grpc.server(futures.ThreadPoolExecutor(4))
+            store_grpc.add_StoreServiceServicer_to_server(Behind(), server)
+            address = "127.0.0.1:%d" % server.add_insecure_port("127.0.0.1:0")
+            server.start()
+            client = Client(self, address)
+            self.assertEqual(client.ask("adds", 20), "ok 20")
+            self.assertEqual(counts["Run"], 17)  # two before the first stream, and the one that looked for the lane
+            client.process.stdin.close()
+            client.process.wait()
+            server.stop(0)
+
     def test_a_standby_says_who_leads(self):
         """One that waits for etcd, which is not there."""
         port = free_port()
