@@ -22,7 +22,8 @@ typedef struct coord_kept_note {
     char text[COORD_NOTE_MAX];
 } coord_kept_note;
 
-#define COORD_SLICE 16 /* units of work that one tutti_coordinator_turn does */
+#define COORD_ANSWER_MAPS 1024 /* among which the answers that are kept are divided */
+#define COORD_SLICE 16         /* units of work that one tutti_coordinator_turn does */
 
 /* Something that is done in slices, so that nobody waits long for its turn. */
 typedef struct coord_task coord_task;
@@ -104,7 +105,9 @@ struct tutti_coordinator {
     tutti_map take_tokens; /* of those that wait */
     tutti_list_node takes_ready;
     coord_task take_task;
-    tutti_map answers;        /* kept for calls that come again, by their tokens */
+    /* Kept for calls that come again, by their tokens; which map, a token's last bits say. */
+    tutti_map answers[COORD_ANSWER_MAPS];
+    size_t answer_count;
     tutti_list_node answered; /* the same, the oldest first */
     uint64_t answer_bytes;
     tutti_map rendezvous;        /* keys at which somebody waits for others */

@@ -26,6 +26,8 @@
 
 #define RECORD_LETTER 'a'
 #define FORGET_MAX 2 /* records of old answers that go with a new one */
+#define KIND_BYTES 1 /* behind the token, at the end of a key */
+#define TOKEN_BYTES 8
 
 /* An answer that is kept: its key, then its value. */
 typedef struct kept_answer {
@@ -38,10 +40,29 @@ typedef struct kept_answer {
     unsigned char data[];
 } kept_answer;
 
+/*
+ * In busy times a hundred thousand answers are kept, and each level of a tree of them is a cache miss: with one tree,
+ * looking for tokens was a fifth of what an Add cost. Tokens are random, so trees by their last bits are small;
+ * a client that chooses its tokens has a tree as deep as one for all would be. A key that came from a store may be
+ * of any size.
+ */
+static tutti_map *
+answers_by(tutti_coordinator *self, tutti_bytes key)
+{
+    const unsigned char *token_end;
+
+    if (key.size < TOKEN_BYTES + KIND_BYTES) {
+        return &self->answers[0];
+    }
+    token_end = (const unsigned char *)key.data + key.size - KIND_BYTES;
+    return &self->answers[((size_t)token_end[-2] << 8 | token_end[-1]) % COORD_ANSWER_MAPS];
+}
+
 static void
 drop_kept(tutti_coordinator *self, kept_answer *one)
 {
-    tutti_map_remove(&self->answers, &one->node);
+    tutti_map_remove(answers_by(self, one->node.key), &one->node);
+    self->answer_count--;
     tutti_list_remove(&one->link);
     self->answer_bytes -= one->bytes;
     free(one);
@@ -81,10 +102,10 @@ drop_old(tutti_coordinator *self)
 }
 
 static kept_answer *
-find_kept_answer(const tutti_coordinator *self, const coord_answer_key *key)
+find_kept_answer(tutti_coordinator *self, const coord_answer_key *key)
 {
-    tutti_map_node *node =
-        key->size == 0 ? NULL : tutti_map_find(&self->answers, (tutti_bytes){key->data, key->size});
+    const tutti_bytes bytes = {key->data, key->size};
+    tutti_map_node *node = key->size == 0 ? NULL : tutti_map_find(answers_by(self, bytes), bytes);
 
     return node == NULL ? NULL : tutti_container_of(node, kept_answer, node);
 }
@@ -138,8 +159,7 @@ kept_new(const coord_answer_key *key, const coord_answer *answer)
 
 /*
  * Keep an answer in memory. An older one of the same token goes. Without memory it is not kept: a
- * call that comes again counts again. The map is asked by adding to it: it has a hundred thousand answers
- * in busy times, and each walk through it costs more than all else that an Add does.
+ * call that comes again counts again. The map is asked by adding to it, which is one walk through it less.
  */
 static void
 keep_kept(tutti_coordinator *self, const coord_answer_key *key, const coord_answer *answer,
@@ -147,15 +167,18 @@ keep_kept(tutti_coordinator *self, const coord_answer_key *key, const coord_answ
 {
     kept_answer *one = kept_new(key, answer);
     tutti_map_node *there;
+    tutti_map *map;
 
     if (one == NULL) {
         return;
     }
-    there = tutti_map_add(&self->answers, &one->node);
+    map = answers_by(self, one->node.key);
+    there = tutti_map_add(map, &one->node);
     if (there != NULL) {
         drop_kept(self, tutti_container_of(there, kept_answer, node));
-        (void)tutti_map_add(&self->answers, &one->node);
+        (void)tutti_map_add(map, &one->node);
     }
+    self->answer_count++;
     one->until_ns = until_ns;
     one->stored = stored;
     tutti_list_add(&self->answered, &one->link);
@@ -332,7 +355,7 @@ compare_ages(const void *left, const void *right)
 static void
 sort_by_age(tutti_coordinator *self)
 {
-    kept_answer **all = calloc(self->answers.count + 1, sizeof(kept_answer *));
+    kept_answer **all = calloc(self->answer_count + 1, sizeof(kept_answer *));
     size_t count = 0;
     tutti_list_node *link;
     tutti_list_node *spare;
@@ -389,7 +412,11 @@ coord_answer_find_changed(tutti_coordinator *self, const coord_answer_key *key,
 void
 coord_retry_cache_init(tutti_coordinator *self)
 {
-    tutti_map_init(&self->answers);
+    size_t i;
+
+    for (i = 0; i < COORD_ANSWER_MAPS; i++) {
+        tutti_map_init(&self->answers[i]);
+    }
     tutti_list_init(&self->answered);
 }
 
