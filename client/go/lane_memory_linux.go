@@ -226,7 +226,7 @@ func openLane(fds []int) (*laneMemory, error) {
 
 // close lets all go; nobody waits any more.
 func (memory *laneMemory) close() {
-	atomic.StoreUint32(memory.closed, 1)
+	publish(memory.closed, 1)
 	memory.wakeAgent()
 	memory.own.Close()
 	syscall.Close(memory.bell)
@@ -240,7 +240,11 @@ func (memory *laneMemory) close() {
 
 var one = []byte{1, 0, 0, 0, 0, 0, 0, 0}
 
-// wakeAgent is behind what was written. Atomics of Go are sequentially consistent, so no fence is needed.
+// publish stores what the agent looks at, before what the agent stores is looked at. Atomics of Go are sequentially consistent,
+// so StoreUint32 would do; but the race detector's are not (a store there is a release alone), and a wake-up was lost.
+func publish(word *uint32, value uint32) { atomic.SwapUint32(word, value) }
+
+// wakeAgent is behind what was published.
 func (memory *laneMemory) wakeAgent() {
 	if atomic.LoadUint32(memory.out.sleeps) != 0 && atomic.SwapUint32(memory.out.sleeps, 0) != 0 {
 		syscall.Write(memory.bell, one) // it is full only if the agent has much to read
@@ -280,7 +284,7 @@ func (memory *laneMemory) put(kind uint32, parts ...[]byte) bool {
 		at += uint32(len(part))
 	}
 	ring.own += roomFor(bytes)
-	atomic.StoreUint32(ring.tail, ring.own)
+	publish(ring.tail, ring.own)
 	memory.wakeAgent()
 	return true
 }
@@ -309,7 +313,7 @@ func (memory *laneMemory) take() ([]byte, uint32, error) {
 	message := memory.received[:bytes]
 	ring.copyOut(ring.own+laneHeadBytes, message)
 	ring.own += roomFor(int(bytes))
-	atomic.StoreUint32(ring.head, ring.own)
+	publish(ring.head, ring.own)
 	if atomic.LoadUint32(ring.crowded) != 0 && atomic.SwapUint32(ring.crowded, 0) != 0 {
 		memory.wakeAgent()
 	}
@@ -325,7 +329,7 @@ func (memory *laneMemory) sleep(ready func() bool) error {
 		if ready() {
 			return true
 		}
-		atomic.StoreUint32(memory.in.sleeps, laneAtBell)
+		publish(memory.in.sleeps, laneAtBell)
 		return ready()
 	})
 	atomic.StoreUint32(memory.in.sleeps, 0)
