@@ -25,6 +25,12 @@ tutti_rpc_set_interrupt(tutti_rpc_interrupt_fn hook)
 }
 
 bool
+tutti_rpc_may_be_interrupted(void)
+{
+    return atomic_load(&interrupt_hook) != NULL;
+}
+
+bool
 tutti_rpc_interrupted(void)
 {
     const tutti_rpc_interrupt_fn hook = atomic_load(&interrupt_hook);
