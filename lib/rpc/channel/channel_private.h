@@ -78,12 +78,12 @@ struct tutti_rpc_channel {
     size_t told; /* how many were told; the place of the next one is this modulo the room */
     atomic_size_t moves;
     atomic_bool others; /* a server has said that there are others */
-    /* Behind the lock: */
-    bool spread; /* the servers behind a name are called in turns */
-    char leader
-        [TUTTI_ADDRESS_MAX]; /* by which address others tell the server that is called; "" = not known */
-    char left[TUTTI_ADDRESS_MAX];      /* of a silent one, which is not gone back to ... */
-    uint64_t left_until_ns;            /* ... before this time */
+    /* Behind the lock: whether the servers behind a name are called in turns; by which address others tell
+     * the server that is called, "" = not known; that of a silent one, and until when it is not gone back to. */
+    bool spread;
+    char leader[TUTTI_ADDRESS_MAX];
+    char left[TUTTI_ADDRESS_MAX];
+    uint64_t left_until_ns;
     tutti_rpc_channel_options options; /* its texts are owned, `token` is not kept */
     rpc_secrets secrets;
     atomic_size_t calls; /* on the first connection */

@@ -22,8 +22,8 @@
 #include "rpc/channel/channel_private.h"
 #include "rpc/follow.h"
 
-#define LEFT_NS                                                                                    \
-    (3 * TUTTI_NS_PER_S) /* as long as others may take a silent leader for one that leads */
+/* As long as others may take a silent leader for one that leads. */
+#define LEFT_NS (3 * TUTTI_NS_PER_S)
 
 tutti_code
 rpc_channel_targets_open(tutti_rpc_channel *channel, const char *target, bool follow,
