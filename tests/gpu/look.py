@@ -18,10 +18,10 @@ COMMANDS = (["nvidia-smi"], ["nvidia-smi", "-L"], ["uname", "-a"], ["ldd", "--ve
 def show(words, environment=None):
     print("$ " + " ".join(words), flush=True)
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=20, env=environment)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, env=environment)
         print(done.stdout + done.stderr, flush=True)
         return done.returncode
-    except OSError as error:
+    except (OSError, subprocess.TimeoutExpired) as error:
         print(error, flush=True)
         return None
 

@@ -60,6 +60,13 @@ class Kit:
         shutil.copytree(os.path.join(self.build, "tests", "system", "stubs"),
                         os.path.join(self.folder, "tests", "system", "stubs"))
 
+    def take_package(self):
+        """The Python package, which the tests import: building it needs protoc and setuptools."""
+        environment = dict(os.environ, TUTTI_SOURCE=ROOT, TUTTI_BUILD=self.build)
+        subprocess.run(["/usr/bin/python3", "-c", "import built_package; built_package.build()"], check=True, env=environment,
+                       cwd=os.path.join(ROOT, "tests", "support"))
+        shutil.copytree(os.path.join(self.build, "python-package"), os.path.join(self.folder, "python-package"))
+
     def take_headers(self):
         """What client/torch is built with there, besides include/ of the sources."""
         shutil.copytree(os.path.join(self.build, "include"), os.path.join(self.folder, "include"))
@@ -74,7 +81,11 @@ def main():
     kit = Kit(build, folder)
     for name in PROGRAMS + MODULES:
         kit.take_program(name)
+    for name in MODULES[:2]:
+        if not os.path.exists(os.path.join(folder, name)):
+            sys.exit("make_kit: no %s was built (CUDA's headers and nccl.h have to be here): a kit without it shows nothing" % name)
     kit.take_stubs()
+    kit.take_package()
     kit.take_headers()
     with open(os.path.join(folder, "kit"), "w") as file:
         file.write("made by tests/gpu/make_kit.py\n")

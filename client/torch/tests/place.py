@@ -177,7 +177,7 @@ def _build():
         for name in names:
             if not os.path.exists(os.path.join(PACKAGE, os.path.relpath(os.path.join(folder, name), copy))):
                 os.unlink(os.path.join(folder, name))
-    known = dict(environment(), TUTTI_BUILD=BUILD, MAX_JOBS="2", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    known = dict(environment(), TUTTI_BUILD=BUILD, MAX_JOBS=os.environ.get("MAX_JOBS", "2"), TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     known["PATH"] = os.path.dirname(shutil.which(PYTHON) or PYTHON) + ":" + os.environ["PATH"]  # ninja is there
     if os.path.exists("/usr/lib/ccache/g++"):
         known.update(CXX="/usr/lib/ccache/g++", CCACHE_BASEDIR=SOURCE, CCACHE_NOHASHDIR="1")
