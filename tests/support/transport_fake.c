@@ -65,6 +65,8 @@ struct fake_network {
     unsigned one_in;
     unsigned seed;
     unsigned per_host;
+    fake_change_fn change;
+    void *change_arg;
 };
 
 static const tutti_transport_ops fake_ops;
@@ -163,6 +165,9 @@ fake_send(tutti_transport_conn *way, const void *header, size_t header_size, con
         unlock(way->from);
         free_rndv(rndv);
         return TUTTI_TRANSPORT_FAILED;
+    }
+    if (way->from->network->change != NULL && !rndv->large) {
+        way->from->network->change(way->from->network->change_arg, header, rndv->data, size);
     }
     if (chance(way->from->network) && !tutti_list_empty(&way->to->inbox)) {
         tutti_list_add(way->to->inbox.before, &rndv->link); /* before the last one */
@@ -533,5 +538,14 @@ fake_network_shuffle(fake_network *network, unsigned one_in, unsigned seed)
     (void)pthread_mutex_lock(&network->lock);
     network->one_in = one_in;
     network->seed = seed;
+    (void)pthread_mutex_unlock(&network->lock);
+}
+
+void
+fake_network_change(fake_network *network, fake_change_fn change, void *arg)
+{
+    (void)pthread_mutex_lock(&network->lock);
+    network->change = change;
+    network->change_arg = arg;
     (void)pthread_mutex_unlock(&network->lock);
 }

@@ -27,4 +27,11 @@ void fake_transport_freeze(tutti_transport *transport, bool frozen);
  */
 void fake_network_shuffle(fake_network *network, unsigned one_in, unsigned seed);
 
+/*
+ * Somebody on the way: `change` sees each packet that is sent from now on, one at a time, and may write over its
+ * data. NULL = nobody.
+ */
+typedef void (*fake_change_fn)(void *arg, const void *header, unsigned char *data, size_t size);
+void fake_network_change(fake_network *network, fake_change_fn change, void *arg);
+
 #endif

@@ -749,23 +749,19 @@ tutti_coll_arrive(void *arg, const void *header, size_t header_size, const void 
 
 /*
  * Each packet is taken off the list first, since routing may park it in the same list again; the
- * caller hands a list of its own for that reason. The rndv changes its owner before unpark, which
- * would drop it.
+ * caller hands a list of its own for that reason.
  */
 void
 coll_route_replay(tutti_coll_engine *engine, tutti_list_node *where)
 {
-    tutti_list_node *link;
-
-    while ((link = tutti_list_pop(where)) != NULL) {
-        coll_unexpected *stored = tutti_container_of(link, coll_unexpected, link);
+    while (!tutti_list_empty(where)) {
+        coll_unexpected *stored = tutti_container_of(where->next, coll_unexpected, link);
         const arrival it = {.packet = stored->packet,
                             .spec = stored->spec,
                             .data = stored->data,
                             .size = stored->size,
-                            .rndv = stored->rndv};
+                            .rndv = tutti_coll_take_parked(stored)};
 
-        stored->rndv = NULL;
         route_packet(engine, &it);
         tutti_coll_unpark(engine, stored);
     }

@@ -333,11 +333,7 @@ begin_recv(tutti_coll_op *op)
         }
         return;
     }
-    /*
-     * The rndv changes its owner: unpark below would drop it. The packet itself is read until then.
-     */
-    rndv = stored->rndv;
-    stored->rndv = NULL;
+    rndv = tutti_coll_take_parked(stored);
     take_held(op, &stored->packet, &stored->spec, stored->data, stored->size, rndv);
     tutti_coll_unpark(group->engine, stored);
 }
@@ -631,13 +627,13 @@ tutti_coll_p2p_drop_meta(tutti_coll_group *group, uint32_t from, uint64_t send_i
 void
 tutti_coll_p2p_expect_meta(tutti_coll_op *op, uint32_t from, uint64_t send_id)
 {
-    coll_unexpected *stored = find_meta(op->group, from, send_id);
+    coll_unexpected *stored;
 
     tutti_coll_expect(op, STEP_ANNOUNCE, from, NULL, 0, true, NULL);
+    stored = find_meta(op->group, from, send_id);
     if (stored != NULL) {
-        tutti_transport_rndv *rndv = stored->rndv;
+        tutti_transport_rndv *rndv = tutti_coll_take_parked(stored);
 
-        stored->rndv = NULL;
         tutti_coll_p2p_meta_arrive(op->group, &stored->packet, stored->data, stored->size, rndv);
         tutti_coll_unpark(op->group->engine, stored);
     }

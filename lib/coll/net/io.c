@@ -327,9 +327,8 @@ tutti_coll_submit_expected(coll_io *io)
         coll_unexpected *stored = tutti_container_of(link, coll_unexpected, link);
 
         if (stored->packet.step == io->step && stored->packet.from == io->from) {
-            tutti_transport_rndv *rndv = stored->rndv;
+            tutti_transport_rndv *rndv = tutti_coll_take_parked(stored);
 
-            stored->rndv = NULL;
             tutti_coll_io_take(io, &stored->packet, stored->data, stored->size, rndv);
             tutti_coll_unpark(op->group->engine, stored);
             return;

@@ -20,6 +20,16 @@ tutti_coll_unpark(tutti_coll_engine *engine, coll_unexpected *stored)
     free(stored);
 }
 
+tutti_transport_rndv *
+tutti_coll_take_parked(coll_unexpected *stored)
+{
+    tutti_transport_rndv *rndv = stored->rndv;
+
+    tutti_list_remove(&stored->link);
+    stored->rndv = NULL;
+    return rndv;
+}
+
 void
 tutti_coll_unpark_all(tutti_coll_engine *engine, tutti_list_node *where)
 {

@@ -25,8 +25,14 @@ typedef struct coll_unexpected {
 void tutti_coll_unexpected_add(tutti_coll_engine *engine, tutti_list_node *where,
                                const tutti_packet *packet, const tutti_spec *spec, const void *data,
                                size_t size, tutti_transport_rndv *rndv);
-/* Forget a parked packet; drops the rndv unless the caller has taken it (set it to NULL). */
+/* Forget a parked packet, and drop its rndv. */
 void tutti_coll_unpark(tutti_coll_engine *engine, coll_unexpected *stored);
+/*
+ * Take a parked packet out before it is worked on: what it leads to may fail the op, or end the group, whose
+ * packets are all forgotten then. Returns its rndv, which is the caller's from here. tutti_coll_unpark the packet
+ * when the work is done.
+ */
+tutti_transport_rndv *tutti_coll_take_parked(coll_unexpected *stored);
 void tutti_coll_unpark_all(tutti_coll_engine *engine, tutti_list_node *where);
 
 #endif
