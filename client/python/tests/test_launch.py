@@ -13,6 +13,8 @@ import threading
 import unittest
 from unittest import mock
 
+import numpy as np
+
 sys.path.insert(0, os.path.join(os.environ["TUTTI_SOURCE"], "tests", "support"))
 import case  # noqa: E402
 import tap  # noqa: E402
@@ -56,6 +58,100 @@ def third():
 
 def hang():
     threading.Event().wait(case.LONG_S)
+
+
+@tutti.launcher(n=2)
+def decorated(more):
+    return add(more)
+
+
+def at_home(script):
+    """What a Python prints that has not connected; this one has."""
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join([os.path.dirname(__file__), *sys.path]))
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120
+    )
+    return done.returncode, done.stdout.decode().strip()
+
+
+@NEED
+class Launchers(unittest.TestCase):
+    def test_a_decorated_function_a_closure_and_a_typed_one_run_on_each_rank(self):
+        code, said = at_home("""
+import test_launch, tutti
+more = 0.25
+def typed():
+    return test_launch.add(more)
+print(test_launch.decorated(0.5), tutti.launch(lambda: test_launch.add(more)), tutti.launch(typed))
+""")
+        want = "[(0, 2.5), (1, 2.5)] [(0, 2.25), (1, 2.25)] [(0, 2.25), (1, 2.25)]"
+        self.assertEqual((code, said), (0, want))
+
+    def test_without_arguments_it_has_a_rank_for_each_gpu_or_else_two(self):
+        code, said = at_home("""
+import os, test_launch, tutti
+from unittest import mock
+@tutti.launcher
+def place():
+    return os.environ["RANK"], os.environ["WORLD_SIZE"]
+print(place())
+with mock.patch.object(os, "listdir", lambda folder: ["nvidia0", "nvidiactl", "nvidia1", "nvidia2", "tty"]):
+    try:
+        place()
+    except tutti.TuttiError as error:
+        print(error.reason, "cuda:" in error.text)
+""")
+        self.assertEqual((code, said), (0, "[('0', '2'), ('1', '2')]\nNOT_STARTED True"))
+
+    def test_a_closure_of_a_program_that_has_connected_is_refused(self):
+        with tutti.Server() as server, self.assertRaises(tutti.TuttiError):
+            tutti.connect(server.address, timeout=1)
+        with self.assertRaises(tutti.TuttiError) as caught:
+            tutti.launch(lambda: None)
+        self.assertEqual(caught.exception.reason, "FORKED")
+        self.assertIn("before the first connection", caught.exception.text)
+
+    def test_the_devices_of_the_machine_are_counted(self):
+        found = ["nvidia0", "nvidiactl", "nvidia10", "nvidia-uvm", "nvidia1", "null"]
+        counts = [(None, 3), ("", 0), ("0,2", 2), ("2,3,1", 1), ("GPU-1234,0", 2), ("-1,0", 0)]
+        with mock.patch.object(os, "listdir", lambda folder: found):
+            for visible, count in counts:
+                with mock.patch.dict(os.environ, {"CUDA_VISIBLE_DEVICES": visible or ""}):
+                    if visible is None:
+                        del os.environ["CUDA_VISIBLE_DEVICES"]
+                    self.assertEqual(tutti.get_device_count(), count, visible)
+        self.assertEqual(tutti.get_device_count("cpu"), 1)
+        with self.assertRaises(tutti.TuttiError) as caught:
+            tutti.get_device_count("tpu")
+        self.assertEqual(caught.exception.reason, "BAD_DEVICE")
+
+
+@NEED
+class Sessions(unittest.TestCase):
+    def check(self, session):
+        self.assertEqual((session.num_workers, session.num_groups), (2, 2))
+        x = session.scatter(np.arange(4.0).reshape(2, 2))
+        self.assertEqual(session.allreduce(x, in_group=False).debug_get_from_remote(1).tolist(), [2.0, 4.0])
+        self.assertEqual(session.allreduce(x).debug_get_from_remote(1).tolist(), [2.0, 3.0])
+
+    def test_one_starts_its_workers_and_ends_them(self):
+        with tutti.ProcessSession(2, num_groups=2) as session:
+            self.check(session)
+            programs = session._servers._agents
+            self.assertEqual([one._process.poll() for one in programs], [None, None])
+        self.assertNotIn(None, [one._process.poll() for one in programs])
+
+    def test_workers_offer_the_functions_of_the_entrypoint(self):
+        folders = [os.path.join(os.path.dirname(__file__), "hosted"), *sys.path]
+        with mock.patch.dict(os.environ, PYTHONPATH=os.pathsep.join(folders)):
+            with tutti.ProcessSession(1, entrypoint="later_of_tests") as session:
+                self.assertEqual(session.call_packed("tests.later.seven").debug_get_from_all(), [7])
+
+    def test_groups_that_do_not_fit_leave_nothing_behind(self):
+        for words, reason in [((3, 2), "GROUP_SIZE"), ((0,), "RANK_RANGE")]:
+            with self.assertRaises(tutti.TuttiError) as caught:
+                tutti.ProcessSession(*words)
+            self.assertEqual(caught.exception.reason, reason)
 
 
 @NEED
@@ -162,6 +258,32 @@ class Ranks(unittest.TestCase):
             port = server.port  # free a moment later
         with mock.patch.dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)):
             self.check("env://?rank=%d&world_size=2")
+
+    def test_rank_size_host_and_port_are_arguments_too(self):
+        with tutti.Server() as server:
+            port = server.port  # free a moment later
+
+        def work(rank):
+            where = dict(host="127.0.0.1", port=port) if rank else {"init_method": "tcp://127.0.0.1:%d" % port}
+            with tutti.init_process_group(**where, rank=rank, world_size=2) as agent:
+                return agent.rank, float(agent.all_reduce([1.0])[0])
+
+        found = case.in_threads([lambda rank=rank: work(rank) for rank in range(2)])
+        self.assertEqual(case.good(found), [(0, 2.0), (1, 2.0)])
+
+    def test_arguments_that_contradict_the_address_are_refused(self):
+        for words, said in [
+            (dict(init_method="tcp://h:1?rank=0&world_size=2", rank=0), "rank is given twice"),
+            (dict(init_method="tcp://h:1", host="h", port=1), "or a host and a port"),
+            (dict(host="h", rank=0, world_size=1), "or a host and a port"),
+            (dict(host="h", port=1, rank=2, world_size=2), "rank 2 in a world of 2"),
+            (dict(host="h", port=1, world_size=2), "rank parameter missing"),
+            (dict(host="::1", port=1, rank="x", world_size=2), 'rank is "x"'),
+        ]:
+            with self.subTest(words=words), self.assertRaises(tutti.TuttiError) as caught:
+                tutti.init_process_group(**words)
+            self.assertEqual(caught.exception.reason, "BAD_URL")
+            self.assertIn(said, caught.exception.text)
 
     def test_a_file_tells_where_it_is(self):
         with tempfile.TemporaryDirectory() as folder:

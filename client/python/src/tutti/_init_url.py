@@ -155,6 +155,21 @@ def _file(url: str, place: str) -> str:
     return os.fsdecode(path)
 
 
+def join_parts(
+    url: str, rank: int | None, world_size: int | None, host: str | None, port: int | None
+) -> str:
+    """The init address that says what its caller gave beside it."""
+    if (host is None) != (port is None) or (url and host is not None):
+        raise invalid("BAD_URL", "give an init address, or a host and a port")
+    if host is not None:
+        bare = ":" in host and not host.startswith("[")
+        url = ("tcp://[%s]:%s" if bare else "tcp://%s:%s") % (host, port)
+    url = url or "env://"
+    more = [("rank", rank), ("world_size", world_size)]
+    words = ["%s=%s" % one for one in more if one[1] is not None]
+    return url + ("&" if "?" in url else "?") + "&".join(words) if words else url
+
+
 def parse_init(url: str) -> Init:
     """env://, tcp://host:port?rank=0&world_size=4, file:///path?rank=0&world_size=4."""
     if _size(url) >= URL_BYTES_MAX:

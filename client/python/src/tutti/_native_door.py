@@ -58,6 +58,7 @@ def _load() -> Any:
 
 
 native = _load()
+connected = False  # gRPC runs in this process, with threads that no fork of it has
 
 
 # ------------------------------------------------------------------------------ generic calls

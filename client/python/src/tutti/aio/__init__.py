@@ -13,7 +13,7 @@ from ._functions import FunctionInfo
 from ._gpu import GpuEvents, GpuShare
 from ._groups import Group, MemberEvent, Mesh, MeshPart, RankInfo
 from ._infer import Synced
-from ._launch import Server, init_process_group, launch
+from ._launch import ProcessSession, Server, get_device_count, init_process_group, launch, launcher
 from ._meetings import Met
 from ._pipeline import Pipeline, Reply
 from ._register import DModule, DPackedFunc, DRef
@@ -48,6 +48,7 @@ __all__ = [
     "MeshPart",
     "Met",
     "Pipeline",
+    "ProcessSession",
     "RankInfo",
     "Received",
     "Reply",
@@ -70,8 +71,10 @@ __all__ = [
     "connect_job",
     "empty",
     "function",
+    "get_device_count",
     "init_process_group",
     "launch",
+    "launcher",
     "session",
     "zeros",
 ]

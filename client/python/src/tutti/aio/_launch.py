@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import io
 import multiprocessing
 import os
 import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -16,15 +18,16 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .. import _init_url, errors
+from .. import _init_url, _native_door, errors
 from ..status import StatusCode
 from ._agent import Agent, connect
+from ._session import Session, session
 from ._waits import now, pause, run_whole
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ._types import ConnectArguments
+    from ._types import ConnectArguments, LaunchArguments
 
 R = TypeVar("R")
 
@@ -166,6 +169,40 @@ def _start_agent(coordinator: str, rank: int, world_size: int, more: Sequence[st
     return Program("tutti-agent", [*words, "--listen", "127.0.0.1:0", *more])
 
 
+class _Cluster:
+    """A coordinator, unless one is named, and the agents of ranks in a row.
+
+    addresses  of the agents
+    """
+
+    def __init__(self, coordinator: str) -> None:
+        self.coordinator = coordinator
+        self.addresses: list[str] = []
+        self._server: Server | None = None
+        self._agents: list[Program] = []
+
+    async def start(
+        self, n: int, first: int, world: int, devices: Sequence[str] | None, more: Sequence[str]
+    ) -> None:
+        if not self.coordinator:
+            self._server = await Server().start()
+            self.coordinator = self._server.address
+        for place in range(n):
+            words = ["--device", devices[place]] if devices else []
+            words += ["--local-rank", str(place), *more]
+            self._agents.append(_start_agent(self.coordinator, first + place, world, words))
+        for one in self._agents:
+            self.addresses.append(await one.address(START_S))
+
+    async def stop(self) -> None:
+        for one in self._agents:
+            one.ask_to_stop()
+        for one in self._agents:
+            await one.stop()
+        if self._server is not None:
+            await self._server.stop()
+
+
 # ------------------------------------------------------------------------------ one rank of a job
 
 
@@ -217,8 +254,12 @@ async def _coordinator_of(init: _init_url.Init, timeout: float) -> str:
 
 
 async def init_process_group(
-    init_method: str = "env://",
+    init_method: str = "",
     *,
+    rank: int | None = None,
+    world_size: int | None = None,
+    host: str | None = None,
+    port: int | None = None,
     device: str = "",
     server_options: Sequence[str] = (),
     agent_options: Sequence[str] = (),
@@ -229,7 +270,9 @@ async def init_process_group(
 
     init_method     env://: $RANK, $WORLD_SIZE, $MASTER_ADDR, $MASTER_PORT, as torchrun sets them;
                     tcp://host:port?rank=0&world_size=4; file:///path?rank=0&world_size=4: a file that
-                    is not there yet
+                    is not there yet. "" = env://
+    rank            of this program, and world_size: where the address does not say them
+    host            of rank 0, and port: tcp://host:port, instead of an address
     device          of the agent: "cuda:0", as its --device; "" = "cpu"
     server_options  more options of tutti-coordinator; agent_options: of tutti-agent. Over several hosts
                     both need certificates, or --insecure, and agents a --listen
@@ -243,7 +286,7 @@ async def init_process_group(
         ...     agent.all_reduce([1.0])
         array([2.])
     """
-    init = _init_url.parse_init(init_method)
+    init = _init_url.parse_init(_init_url.join_parts(init_method, rank, world_size, host, port))
     timeout = how.setdefault("timeout", START_S)
     server = await _server_of(init, server_options, timeout)
     program: Program | None = None
@@ -266,11 +309,33 @@ async def init_process_group(
 # ------------------------------------------------------------------------------ all ranks of a job
 
 
-def _child(sender: Any, environment: Mapping[str, str], work: bytes) -> None:
+def _in_main_without_file(function: Any) -> bool:
+    """Was it typed: in a notebook, `python3 -c`, a shell? A new process would not find it."""
+    main = sys.modules.get("__main__")
+    return getattr(function, "__module__", "") == "__main__" and not hasattr(main, "__file__")
+
+
+def _packed(work: tuple[Any, ...]) -> Any:
+    """A function and its arguments, as bytes for a new process; or as they are, for a fork of this one."""
+    file = io.BytesIO()
+    try:
+        pickle.dump(work, file)
+        if not _in_main_without_file(work[0]):
+            return file.getvalue()
+        why = "it was typed, and is in no file"
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        why = str(error)
+    if _native_door.connected or (_native_door.native is None and "grpc" in sys.modules):
+        text = "launch() would fork this process for a function that cannot be pickled (%s), and gRPC runs in it: launch before the first connection, or give a function of a module"
+        raise errors.make(StatusCode.FAILED_PRECONDITION, text % why, "FORKED")
+    return work
+
+
+def _child(sender: Any, environment: Mapping[str, str], work: Any) -> None:
     """In the process of a rank: what its function gives, or how it failed, goes to the parent."""
     os.environ.update(environment)
     try:
-        function, given, named = pickle.loads(work)  # of our own parent
+        function, given, named = pickle.loads(work) if isinstance(work, bytes) else work  # of our own parent
         found = function(*given, **named)
         if inspect.iscoroutine(found):
             found = run_whole(found)
@@ -285,8 +350,8 @@ def _child(sender: Any, environment: Mapping[str, str], work: bytes) -> None:
 class _Rank:
     """A process of launch()."""
 
-    def __init__(self, rank: int, environment: Mapping[str, str], work: bytes) -> None:
-        context = multiprocessing.get_context("spawn")
+    def __init__(self, rank: int, environment: Mapping[str, str], work: Any) -> None:
+        context: Any = multiprocessing.get_context("spawn" if isinstance(work, bytes) else "fork")
         self.rank = rank
         self._receiver, sender = context.Pipe(duplex=False)
         self._process = context.Process(target=_child, args=(sender, environment, work))
@@ -297,10 +362,14 @@ class _Rank:
 
     def look(self) -> None:
         """Has it ended? Raises LaunchError where it failed."""
-        if self.ended or not (self._receiver.poll() or self._process.exitcode is not None):
+        over = self._process.exitcode is not None
+        heard = self._receiver.poll()
+        if self.ended or not (heard or over):
             return
         self.ended = True
         try:
+            if not heard:  # a fork of this process may still hold its end of the pipe
+                raise EOFError
             good, found = pickle.loads(self._receiver.recv_bytes())  # of our own child
         except (EOFError, OSError):
             self._process.join()
@@ -379,7 +448,9 @@ async def launch(
     """Run a function on each of n ranks, in processes of their own with an agent beside each: there
     `tutti.connect()` finds it, and $RANK and $WORLD_SIZE are set.
 
-    function     one that can be pickled: of a module, or of a script with `if __name__ == "__main__"`
+    function     of a module, or of a script with `if __name__ == "__main__"`: it runs in new processes.
+                 Any other one, such as a closure or a notebook's, runs in forks of this process, which
+                 therefore must not have connected before
     n            how many ranks are started here
     args         of the function, alike on all ranks; kwargs: likewise
     devices      of each rank's agent, as its --device; None = "cpu"
@@ -389,7 +460,7 @@ async def launch(
 
     Returns: what the function gave on each rank, by rank.
     Raises: LaunchError: a rank failed, with its traceback; the others were ended. TuttiError
-        NO_PROGRAM, NOT_STARTED; RANK_RANGE, NO_COORDINATOR, BAD_DEVICE: what is said of the ranks
+        NO_PROGRAM, NOT_STARTED; FORKED: the function needs forks, and gRPC runs here; RANK_RANGE, NO_COORDINATOR, BAD_DEVICE: what is said of the ranks
         makes no sense; TuttiTimeout.
     Example:
         >>> def work():
@@ -400,22 +471,16 @@ async def launch(
     """
     world = n if world_size is None else world_size
     _check_places(n, rank_start, world, coordinator, devices)
-    work = io.BytesIO()
-    pickle.dump((function, tuple(args), dict(kwargs or {})), work)
-    server = None if coordinator else await Server().start()
-    agents: list[Program] = []
+    work = _packed((function, tuple(args), dict(kwargs or {})))
+    cluster = _Cluster(coordinator)
     ranks: list[_Rank] = []
     failed = True
     try:
-        where = server.address if server is not None else coordinator
-        for place in range(n):
-            more = ["--device", devices[place]] if devices else []
-            more += ["--local-rank", str(place), *agent_options]
-            agents.append(_start_agent(where, rank_start + place, world, more))
-        for place, one in enumerate(agents):
-            known = _environment(place, n, rank_start + place, world, where)
-            known["TUTTI_AGENT"] = await one.address(START_S)
-            ranks.append(_Rank(rank_start + place, known, work.getvalue()))
+        await cluster.start(n, rank_start, world, devices, agent_options)
+        for place, address in enumerate(cluster.addresses):
+            known = _environment(place, n, rank_start + place, world, cluster.coordinator)
+            known["TUTTI_AGENT"] = address
+            ranks.append(_Rank(rank_start + place, known, work))
         found = await _wait_for(ranks, timeout)
         failed = False
         return found
@@ -424,9 +489,121 @@ async def launch(
             rank.ask_to_stop()
         for rank in ranks:
             await rank.stop(PATIENCE_S if failed else STOP_S)
-        for one in agents:
-            one.ask_to_stop()
-        for one in agents:
-            await one.stop()
-        if server is not None:
-            await server.stop()
+        await cluster.stop()
+
+
+def get_device_count(kind: str = "cuda") -> int:
+    """Count this machine's devices, without an agent: Agent.device_count() counts those of one.
+
+    kind  "cuda": those that $CUDA_VISIBLE_DEVICES leaves; "cpu": the host's memory
+
+    Returns: how many there are.
+    Raises: TuttiError BAD_DEVICE: another kind.
+    Example:
+        >>> tutti.get_device_count("cpu")
+        1
+    """
+    if kind == "cpu":
+        return 1
+    if kind not in ("cuda", "gpu"):
+        raise errors.invalid("BAD_DEVICE", "%s: devices are cpu and cuda" % kind)
+    count = sum(re.fullmatch("nvidia[0-9]+", one) is not None for one in os.listdir("/dev"))
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return count
+    words = [one.strip() for one in visible.split(",")]
+    for place, one in enumerate(words):  # CUDA takes those before the first that is none
+        if not one.startswith(("GPU-", "MIG-")) and not (one.isdecimal() and int(one) < count):
+            return place
+    return len(words)
+
+
+def launcher(
+    function: Callable[..., Any] | None = None, n: int | None = None, **how: "Unpack[LaunchArguments]"
+) -> Callable[..., Any]:
+    """Make a function that runs on each of n ranks when it is called, by launch(); as a decorator with
+    or without arguments. It may be a closure.
+
+    n    how many ranks; None = one for each of `devices`, or of this machine's GPUs with that GPU as its
+         device, or else 2
+    how  as launch() takes it
+
+    Returns: the function; a call of it gives what launch() gives.
+    Raises: a call of it: as launch().
+    Example:
+        >>> @tutti.launcher(n=2)
+        ... def total(x):
+        ...     with tutti.connect() as agent:
+        ...         return float(agent.all_reduce([x])[0])
+        >>> total(1.5)
+        [3.0, 3.0]
+    """
+    if function is None:
+        return functools.partial(launcher, n=n, **how)
+    known: Any = dict(how)
+
+    @functools.wraps(function)
+    async def run(*args: Any, **kwargs: Any) -> list[Any]:
+        if n is None and known.get("devices") is None:
+            known["devices"] = ["cuda:%d" % place for place in range(get_device_count())] or None
+        return await launch(function, n or len(known["devices"] or (1, 2)), args, kwargs, **known)
+
+    return run
+
+
+# ------------------------------------------------------------------------------ a session of its own
+
+
+async def _wait_for_hosts(made: Session, module: str) -> None:
+    """Until the process beside each agent has imported the module."""
+    until = now() + START_S
+    while True:
+        try:
+            await made.import_python_module(module)
+            return
+        except errors.TuttiError as error:
+            if error.reason != "NO_HOST" or now() > until:
+                raise
+        await pause(POLL_S)
+
+
+async def ProcessSession(  # named as TVM names it
+    num_workers: int,
+    num_groups: int = 1,
+    entrypoint: str = "",
+    *,
+    devices: Sequence[str] | None = None,
+    agent_options: Sequence[str] = (),
+) -> Session:
+    """Start agents on this machine, and open a session of them. They end with it, or with this program.
+
+    num_groups     blocks of consecutive workers, for commands with in_group; divides num_workers
+    entrypoint     a Python module whose functions each worker offers, in a process beside its agent
+    devices        of each agent, as its --device; None = "cpu"
+    agent_options  more options of tutti-agent
+
+    Returns: the session; shut it down, or use it in a `with` block.
+    Raises: as session(); TuttiError NO_PROGRAM, NOT_STARTED, BAD_DEVICE, RANK_RANGE; IMPORT_FAILED,
+        NO_HOST: the entrypoint could not be imported, or not in 60 s.
+    Example:
+        >>> with tutti.ProcessSession(2) as session:
+        ...     session.call_packed("runtime.disco.worker_rank").debug_get_from_all()
+        [0, 1]
+    """
+    _check_places(num_workers, 0, num_workers, "", devices)
+    cluster = _Cluster("")
+    try:
+        more = [*(["--python", entrypoint, "--functions", entrypoint] if entrypoint else []), *agent_options]
+        await cluster.start(num_workers, 0, num_workers, devices, more)
+        made = await session(cluster.addresses[0], num_groups=num_groups)
+        made._servers = cluster
+    except BaseException:
+        await cluster.stop()
+        raise
+    try:
+        if entrypoint:
+            await _wait_for_hosts(made, entrypoint)
+    except BaseException:
+        await made._close(gently=False)
+        raise
+    return made

@@ -15,6 +15,7 @@ from ._waits import Lock
 
 
 def _open_channel(address: str, settings: Settings, pings: Pings) -> Any:
+    _native_door.connected = True
     # Options of a channel are grpcio's.
     if _native_door.native is not None and not settings.options:
         from ._channel_native import Channel

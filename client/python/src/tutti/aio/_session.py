@@ -100,6 +100,7 @@ class Session:
         self._num_groups = 1
         self._kept: dict[int, DRef] = {}
         self._far: set[int] = set()  # workers whose tensors cannot be mapped
+        self._servers: Any = None  # that ProcessSession() has started
 
     def __repr__(self) -> str:
         return "<Session %s of %d workers>" % (self.id, len(self.workers))
@@ -778,12 +779,17 @@ class Session:
         await drive.close(_over(), gently=True)
 
     async def _close(self, gently: bool) -> None:
-        await self._drive.close(_over(), gently)
-        for agent in self._agents.values():
-            await agent.close()
-        self._agents = {}
-        if self._owned:
-            await self.agent.close()
+        servers, self._servers = self._servers, None
+        try:
+            await self._drive.close(_over(), gently)
+            for agent in self._agents.values():
+                await agent.close()
+            self._agents = {}
+            if self._owned:
+                await self.agent.close()
+        finally:
+            if servers is not None:
+                await servers.stop()
 
     async def __aenter__(self) -> "Session":
         return self

@@ -167,6 +167,17 @@ class RecvArguments(TypedDict, total=False):
     no_grad: bool
 
 
+class LaunchArguments(TypedDict, total=False):
+    """Arguments of launch(), without the function, how many ranks, and what they are given."""
+
+    devices: Sequence[str] | None
+    world_size: int | None
+    rank_start: int
+    coordinator: str
+    agent_options: Sequence[str]
+    timeout: float | None
+
+
 class ConnectArguments(TypedDict, total=False):
     """Arguments of connect(), without the address of the agent."""
 
