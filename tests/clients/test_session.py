@@ -199,8 +199,16 @@ class Scenarios(SessionCase):
 
     # -------------------------------------------------------------------- test_ccl.py, one group
 
-    def test_init_ccl_is_taken(self):
-        self.session().init_ccl("nccl", 0, 1, 2, 3)
+    def test_init_ccl_takes_what_the_workers_have(self):
+        session = self.session()
+        for name in ("host", "gloo", "mpi"):
+            session.init_ccl(name)
+        self.assertIn("worker 0", self.fails("NO_BACKEND", session.init_ccl, "nccl", 0, 1, 2, 3).text)
+        self.fails("NO_BACKEND", session.init_ccl, "nccl")
+        for name in ("rccl", "bogus", ""):
+            self.fails("BAD_VALUE", session.init_ccl, name)
+        self.fails("BAD_DEVICE", session.init_ccl, "nccl", 0)
+        self.fails("BAD_DEVICE", session.init_ccl, "gloo", 0, 1, 2, 3)
 
     def test_allreduce(self):
         session = self.two_workers()

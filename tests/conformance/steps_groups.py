@@ -107,6 +107,8 @@ def _new_group(rank, said, index):
     except wire.tutti.TuttiError as error:
         if error.reason != "NOT_IN_GROUP" or said.get("error"):
             raise
+        group = None
+    if group is None or group.rank < 0:
         made.wait(CALL_S)
         return describe(rank, rank.program.shared[("group", index)])
     rank.program.shared[("group", index)] = group

@@ -65,6 +65,16 @@ class Devices(case.AgentCase):
             self.assertEqual(share.tensor.handle, x.handle)
 
     @unittest.skipUnless(DEVICE, "no GPU: set TUTTI_TEST_DEVICE")
+    def test_a_session_checks_the_gpus_of_its_workers(self):
+        with tutti.session(case.ADDRESSES[0]) as session:
+            session.init_ccl("nccl")
+            session.init_ccl("nccl", *[0] * self.size)
+            with self.assertRaises(tutti.TuttiError) as caught:
+                session.init_ccl("nccl", 0, 1, *[0] * (self.size - 2))
+            self.assertEqual(caught.exception.reason, "NO_BACKEND")
+            self.assertIn("worker 1 (rank 1) has no NCCL on cuda:1", caught.exception.text)
+
+    @unittest.skipUnless(DEVICE, "no GPU: set TUTTI_TEST_DEVICE")
     def test_ops_are_ordered_by_events(self):
         """Nobody records the first, so it counts as complete; that a GPU waits is tested by tests/gpu/test_gpu_events.py."""
 

@@ -139,6 +139,29 @@ class Making(case.AgentCase):
         self.assertEqual(found[0], ((0, 1, 2, 3), None))
         self.assertEqual(found[1], ((0, 1, 2, 3), (1, 3)))
 
+    def test_all_ranks_may_make_a_group_of_some(self):
+        def work(agent):
+            group = agent.new_group([0, 2], name="some")
+            inner = agent.new_group([0, 1], parent=agent.new_group([3, 1, 2]), tag="inner")
+            said = group.rank, group.ranks, inner.rank, inner.ranks, agent.get_rank(group), agent.get_world_size(group)
+            if group.rank < 0:
+                for call in (lambda: total(agent, group), group.abort, group.shrink, group.delete):
+                    with self.assertRaises(tutti.TuttiError) as caught:
+                        call()
+                    self.assertEqual(caught.exception.reason, "NOT_IN_GROUP")
+                    self.assertIn("rank %d is not in group some" % agent.rank, str(caught.exception))
+                group.destroy()
+                return said, None
+            return said, total(agent, group)
+
+        want = [
+            ((0, (0, 2), -1, (3, 1), 0, 2), 101.0),
+            ((-1, (0, 2), 1, (3, 1), -1, -1), None),
+            ((1, (0, 2), -1, (3, 1), 1, 2), 101.0),
+            ((-1, (0, 2), 0, (3, 1), -1, -1), None),
+        ]
+        self.assertEqual(self.all(work), want)
+
     def test_a_timeout_of_the_group_is_that_of_its_ops(self):
         agent = self.agents[0]
         group = agent.new_group([0, 1], name="hasty", timeout=0.2)

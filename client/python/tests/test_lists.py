@@ -94,7 +94,7 @@ class Lists(case.AgentCase):
         self.assertIsNone(found[0])
         rows = [np.full(2, rank) for rank in range(self.size)]
         for rank, found in enumerate(
-            self.all(lambda agent: agent.scatter(rows, form="list", root=1))
+            self.all(lambda agent: agent.scatter(rows if agent.rank == 1 else rows[0], form="list", root=1))
         ):
             self.same([found], [rows[rank]])
         for rank, found in enumerate(
@@ -109,6 +109,25 @@ class Lists(case.AgentCase):
             self.all(lambda agent: agent.reduce_scatter(every, form="list"))
         ):
             self.same([found], [every[rank] * self.size])
+
+    def test_a_list_of_parts_on_a_wrong_rank_is_refused(self):
+        rows = [np.full(2, rank) for rank in range(self.size)]
+        for error in self.all_fail(lambda agent: agent.scatter(rows, form="list", root=1)):
+            self.assertEqual(error.reason, "UNEXPECTED_INPUT")
+            self.assertIn("only the root gives one", error.text)
+        for error in self.all_fail(lambda agent: agent.scatter(None, form="list", root=1)):
+            self.assertEqual(error.reason, "ROOT_INPUT_MISSING")
+
+        def work(agent):
+            outs = [np.zeros(2, np.int64) for _ in range(self.size)]
+            if agent.rank != 1:
+                with self.assertRaises(tutti.TuttiError) as caught:
+                    agent.gather(rows[agent.rank], form="list", root=1, out=outs)
+                self.assertEqual(caught.exception.reason, "UNEXPECTED_RESULT")
+            agent.gather(rows[agent.rank], form="list", root=1, out=outs if agent.rank == 1 else None)
+            return outs
+
+        self.same(self.all(work)[1], rows)
 
     def test_uneven_parts(self):
         whole = np.arange(10)

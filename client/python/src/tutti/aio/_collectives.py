@@ -414,14 +414,15 @@ class Collectives:
                    others' is not sent: without one the result is a Tensor, with any array an array
         form       "concat": parts are cut along `axis`; "stack": `axis` has one entry for each rank
                    and goes; "flat": parts of all elements in their order, in the shape `out_shape`;
-                   "list": x is a list of one tensor for each rank, of one shape
+                   "list": x is a list of one tensor for each rank, of one shape, and the others give
+                   none
         splits     of the root: rows of dimension 0 for each rank, instead of equal parts
         coalesced  of those who give nothing: the root gives a list that is as many ops in one
         meta       of the root: up to 16384 bytes that travel with it, to the Work.meta of others
 
         Returns: [..., n / size, ...], or [splits[rank], ...], of the dtype of the root's x.
-        Raises: TuttiError INDIVISIBLE, SPLITS_MISMATCH, BAD_ROOT, BAD_FORM; and what every op
-            raises.
+        Raises: TuttiError INDIVISIBLE, SPLITS_MISMATCH, BAD_ROOT, BAD_FORM; UNEXPECTED_INPUT: a rank that
+            is not the root gave a list of parts; and what every op raises.
         Example:
             >>> agent.scatter(np.arange(4), root=0)            # on rank 0; rank 1 gets [2, 3]
             array([0, 1])
@@ -443,9 +444,10 @@ class Collectives:
             **root_fields(root, root_global),
             **parts_fields(axis, form, out_shape),
         )
-        if x is None or await self._is_root(group, root, root_global):
-            return cast("Result | Work", await run(call, x))
-        call.request.coalesced = coalesced or (is_list(x) and form.lower() != "list")
+        by_rank = is_list(x) and form.lower() == "list"
+        if x is None or by_rank or await self._is_root(group, root, root_global):
+            return cast("Result | Work", await run(call, x))  # a list of parts by another rank is refused on all
+        call.request.coalesced = coalesced or is_list(x)
         return cast("Result | Work", await receive(call, x if is_array(x) else None))
 
     @overload
@@ -486,7 +488,8 @@ class Collectives:
         x, form, axis, out_shape  as all_gather() has them
 
         Returns: on the root what all_gather() gives, on the others None.
-        Raises: as all_gather(), and BAD_ROOT: the root is no rank of the group.
+        Raises: as all_gather(), and BAD_ROOT: the root is no rank of the group; UNEXPECTED_RESULT: a rank
+            that is not the root gave a list as `out`, for the parts.
         Example:
             >>> agent.gather(np.array([agent.rank]), root=1)   # on rank 1; rank 0 gets None
             array([0, 1])
@@ -499,6 +502,9 @@ class Collectives:
             found = await self._run_fast("Gather", *usual) if grow else NO
             if found is not NO:
                 return cast("Result | Work | None", found)
+        if gives_list(form) and is_list(out) and not await self._is_root(group, root, root_global):
+            text = "gather: this rank is not the root and gives a list for the parts: only the root gives one"
+            raise errors.invalid("UNEXPECTED_RESULT", text)
         call = await self._begin(
             "Gather",
             how,

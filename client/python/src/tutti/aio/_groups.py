@@ -149,6 +149,11 @@ class Group:
     def __repr__(self) -> str:
         return "<Group %s of ranks %s>" % (self.name, list(self.ranks))
 
+    def _check_member(self) -> None:
+        """A group that this rank named with others, and is not in, has no name here."""
+        if self.id == 0:
+            raise self.agent._not_in(self.name or "of ranks %s" % list(self.ranks))
+
     @property
     def size(self) -> int:
         return len(self.ranks)
@@ -178,6 +183,8 @@ class Group:
             raise errors.make(
                 StatusCode.FAILED_PRECONDITION, "the world is left by close()", "WORLD_GROUP"
             )
+        if self.id == 0:
+            return  # as torch.distributed takes NON_GROUP_MEMBER
         if self.rank < 0:
             raise self.agent._not_in(self.name)
         if self._destroyed:
@@ -205,6 +212,7 @@ class Group:
             >>> pair = agent.new_group([0, 1], name="pair")
             >>> pair.abort("the loss is not a number")
         """
+        self._check_member()
         request = _wire.new(
             "AbortGroupRequest",
             member=self.agent._member(),
@@ -227,6 +235,7 @@ class Group:
         Example:
             >>> left = group.shrink(timeout=10)
         """
+        self._check_member()
         request = _wire.new(
             "ShrinkGroupRequest", member=self.agent._member(), name=self.name, id=self.id
         )
@@ -244,6 +253,7 @@ class Group:
         Example:
             >>> group.delete()
         """
+        self._check_member()
         self.agent._forget(self)
         request = _wire.new(
             "DeleteGroupRequest",
@@ -407,6 +417,15 @@ def _frozen(group: Any) -> Any:
     return tuple(tuple(int(rank) for rank in one) for one in group)
 
 
+def backend_name(said: str) -> str:
+    """The name of ours for one of theirs."""
+    if said.lower() in ("host", "gloo", "mpi"):
+        return "host"
+    if said.lower() != "nccl":
+        raise errors.invalid("BAD_VALUE", "backend %s: need host or nccl" % said)
+    return "nccl"
+
+
 BY_RANKS = "by-ranks"  # the tag of groups that ops make from lists of ranks
 
 
@@ -433,6 +452,7 @@ class Groups:
         if found._destroyed:
             text = "group %s was destroyed by this program" % found.name
             raise errors.make(StatusCode.NOT_FOUND, text, "NO_GROUP")
+        found._check_member()
         return found.name, found.timeout
 
     async def _found(self, group: "GroupLike") -> "Group | str":
@@ -632,7 +652,8 @@ class Groups:
         sort: bool = False,
         ephemeral: bool = False,
     ) -> Group:
-        """Make a group of an ordered list of ranks, or find it: members call it, all or one.
+        """Make a group of an ordered list of ranks, or find it: members call it, all or one. Others may
+        call it too, as all ranks do with torch.distributed: they get a Group whose rank is -1.
 
         The same name, or the same tag and ranks, is the same group; without both each call makes a
         new one, the k-th call of each member the same. A process that has come back counts from one
@@ -647,7 +668,7 @@ class Groups:
         ephemeral  the group is deleted when this connection has ended, also when the process dies; of
                  several members that make it so, when the last one's has. Also with its agents
 
-        Returns: the group; its `rank` is -1 where this rank is no member.
+        Returns: the group. On a rank that is no member its `rank` is -1, and ops on it raise NOT_IN_GROUP.
         Raises: TuttiError RANK_RANGE, BAD_NAME, NAME_TAKEN: there is a group of that name with
             other ranks; NO_BACKEND: this agent has no NCCL; BAD_VALUE: there is no such backend.
         Example:
@@ -666,14 +687,28 @@ class Groups:
         )
         listed = await self._all_of(parent) if ranks is None else [int(one) for one in ranks]
         listed = sorted(listed) if sort else listed
+        if isinstance(parent, Group) and parent.id == 0:
+            return await self._of_others(listed, parent, name, tag)
         request.spans.extend(_pack_spans(listed))
         if not request.spans:
             request.ranks.extend(listed)
-        response = await self._ask("Coordinator.CreateGroup", request)
+        try:
+            response = await self._ask("Coordinator.CreateGroup", request)
+        except errors.TuttiError as error:
+            if error.reason != "NOT_IN_GROUP":
+                raise
+            return await self._of_others(listed, parent, name, tag)
         made = Group(agent, response.group, response.group_rank)
         made.timeout = timeout
         made.backend = known
         return made
+
+    async def _of_others(self, ranks: list[int], parent: "Group | str", name: str, tag: str) -> Group:
+        """A group that this rank is not in, as it was named; 0 is no group's id."""
+        agent: Any = self
+        whole = await self.group(parent or "world") if isinstance(parent, str) else parent
+        of_job = [whole.ranks[rank] for rank in ranks]
+        return Group(agent, _wire.new("Group", name=name, tag=tag, ranks=of_job), -1)
 
     async def _held(self, ephemeral: bool) -> dict[str, Any]:
         """What a request says of a group that goes with this connection."""
@@ -681,19 +716,13 @@ class Groups:
         return {"ephemeral": True, "lease": int(await agent._lease(True))} if ephemeral else {}
 
     async def _backend_of(self, said: str | None) -> str:
-        """The name of ours for one of theirs."""
+        """The name of ours for one of theirs; a backend that this agent has."""
         agent: Any = self
-        name = (said or "").lower()
-        if name in ("", "auto"):
-            return ""
-        if name in ("host", "gloo", "mpi"):
-            return "host"
-        if name != "nccl":
-            raise errors.invalid("BAD_VALUE", "backend %s: need host or nccl" % said)
-        if not await agent.is_nccl_available():
+        name = "" if (said or "auto").lower() == "auto" else backend_name(said or "")
+        if name == "nccl" and not await agent.is_nccl_available():
             text = "backend nccl: this agent has no GPU with NCCL, it has %s" % agent.info.device
             raise errors.make(StatusCode.FAILED_PRECONDITION, text, "NO_BACKEND")
-        return "nccl"
+        return name
 
     async def _all_of(self, parent: "Group | str") -> list[int]:
         """Group ranks of all members."""
@@ -766,6 +795,8 @@ class Groups:
             (2, 3)
         """
         agent: Any = self
+        if isinstance(parent, Group):
+            parent._check_member()
         request = _wire.new(
             "CreateSubgroupsRequest",
             member=agent._member(),

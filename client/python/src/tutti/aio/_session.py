@@ -14,6 +14,7 @@ from ._agent import Agent, connect
 from ._agent import _open as open_agent
 from ._call import reduce_number
 from ._drive import Drive
+from ._groups import backend_name
 from ._register import DModule, DPackedFunc, DRef, register_of
 from ._tensor import Tensor
 from ._view import View
@@ -305,15 +306,36 @@ class Session:
         return await self.load_vm_module(path, device)
 
     async def init_ccl(self, ccl: str, *device_ids: int) -> None:
-        """Do nothing: agents find their transports and devices by themselves. So that programs for
-        TVM Disco go on.
+        """Check that the workers can do collectives by a library, as programs for TVM Disco ask. There is
+        nothing to set up: agents find their transports by themselves, and tensors' devices decide.
+
+        ccl         "nccl"; or "host" ("gloo" and "mpi" mean it too)
+        device_ids  of "nccl": a GPU of each worker, which is among its agent's --device; none = any
 
         Returns: None.
-        Raises: NO_GROUP: the session was shut down.
+        Raises: TuttiError NO_BACKEND: a worker has no such GPU, or did not load NCCL; BAD_VALUE: another
+            library; BAD_DEVICE: not a GPU for each worker; NO_GROUP: the session was shut down.
         Example:
             >>> session.init_ccl("nccl", 0, 1)
         """
         self._drive.check()
+        backend = backend_name(ccl)
+        if device_ids and (backend != "nccl" or len(device_ids) != len(self.workers)):
+            text = "%d devices for %d workers of %s: give none, or of nccl one for each"
+            raise errors.invalid("BAD_DEVICE", text % (len(device_ids), len(self.workers), ccl))
+        if backend == "nccl":
+            for place in range(len(self.workers)):
+                await self._check_nccl(place, device_ids[place] if device_ids else None)
+
+    async def _check_nccl(self, place: int, number: int | None) -> None:
+        worker = self.workers[place]
+        stats: Any = await (await self._agent(place)).stats()
+        found = [one.device for one in stats.gpus if one.backend == "nccl"]
+        if not found or number is not None and "cuda:%d" % number not in found:
+            text = "worker %d (rank %d) has no NCCL on %s: its agent's --device is %s"
+            wanted = "a GPU" if number is None else "cuda:%d" % number
+            text %= (place, worker.rank, wanted, worker.device)
+            raise errors.make(StatusCode.FAILED_PRECONDITION, text, "NO_BACKEND")
 
     async def value(self, value: "Plain", workers: Sequence[int] = ()) -> DRef:
         """Put a plain value into a new register, on each worker.
