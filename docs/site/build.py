@@ -18,25 +18,18 @@ import subprocess
 import sys
 import urllib.parse
 
-import c_api
-import proto_api
-import python_api
-
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.join(HERE, "..", "..", "cmake"))
+import c_api  # noqa: E402
+import proto_api  # noqa: E402
+import python_api  # noqa: E402
+import tree  # noqa: E402
+
 FIRST = "docs/README.md"  # the first page
 LINK = re.compile(r"(\[(?:[^\[\]]|\[[^\]]*\])*\])\(([^)\s]+)\)")
 CODE = re.compile(r"(^```.*?^```|`[^`\n]+`)", re.S | re.M)
 
 # ------------------------------------------------------------------------------ pages
-
-
-def tracked(source):
-    """The files of the tree: those of git, or all of a tree that is no checkout."""
-    if not os.path.exists(os.path.join(source, ".git")):
-        return [os.path.relpath(os.path.join(at, name), source) for at, _, names in os.walk(source) for name in names]
-    words = ["git", "ls-files", "-co", "--exclude-standard"]
-    done = subprocess.run(words, cwd=source, stdout=subprocess.PIPE, check=True)
-    return [path for path in done.stdout.decode().split("\n") if os.path.isfile(os.path.join(source, path))]
 
 
 def place_of(path):
@@ -49,7 +42,7 @@ class Pages:
 
     def __init__(self, source, target):
         self.source, self.target = source, target
-        self.files = set(tracked(source))
+        self.files = set(tree.files(source, new=True))
         self.folders = {os.path.dirname(path) for path in self.files}
         self.shown = set()
 

@@ -11,8 +11,9 @@ import tempfile
 import unittest
 
 SOURCE = os.environ["TUTTI_SOURCE"]
-sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
+sys.path[:0] = [os.path.join(SOURCE, "tests", "support"), os.path.join(SOURCE, "cmake")]
 import tap  # noqa: E402
+import tree  # noqa: E402
 
 CHECK = os.path.join(SOURCE, "cmake", "check_layers.py")
 LINES_MAX = 1000  # a file is a noun; it is not cut by length alone, and nobody reads more than this
@@ -245,13 +246,20 @@ def wrong_files(root, paths):
 
 class Tracked(unittest.TestCase):
     def test_no_tracked_file_is_a_binary_or_large(self):
-        words = ["git", "-C", SOURCE, "ls-files", "-z"]
-        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        if done.returncode != 0:
-            self.skipTest("not in a checkout of git")
-        paths = [os.fsdecode(one) for one in done.stdout.split(b"\0") if one]
+        paths = tree.files(SOURCE)
         self.assertGreater(len(paths), 100)
         self.assertEqual(wrong_files(SOURCE, paths), [])
+
+    def test_without_git_what_no_gitignore_names_is_of_the_tree(self):
+        files = {".gitignore": "# all of it\n/build/\n*.so\n__pycache__/\n", "build/a.c": "", "lib/build/b.c": "", "lib/c.so": "",
+                 "lib/__pycache__/d.py": "", "made/.gitignore": "/sync/*\n!/sync/e.py\n", "made/sync/e.py": "", "made/sync/f.py": ""}
+        with tempfile.TemporaryDirectory(prefix="tutti-house-") as root:
+            for name, text in files.items():
+                os.makedirs(os.path.dirname(os.path.join(root, name)), exist_ok=True)
+                with open(os.path.join(root, name), "w") as file:
+                    file.write(text)
+            found = tree.files(root)
+        self.assertEqual(found, [".gitignore", "lib/build/b.c", "made/.gitignore", "made/sync/e.py"])
 
     def test_such_files_are_found(self):
         with tempfile.TemporaryDirectory(prefix="tutti-house-") as root:
