@@ -21,7 +21,8 @@ import tarfile
 import tempfile
 
 PROGRAMS = ("tutti-coordinator", "tutti-agent", "tutti")
-MODULES = ("tutti-cuda.so", "tutti-nccl.so", "tutti-tvm.so")  # those that were built
+MODULES = ("tutti-cuda.so", "tutti-nccl.so", "tutti-tvm.so")
+NEEDS_CUDA = MODULES[:2]  # to be built
 # Parts of glibc: they belong to the loader of the machine.
 SYSTEM = re.compile(r"^(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|util|nss_.*|anl)\.so\.\d+|libcuda\.so.*|linux-vdso.*)$")
 CUDA = re.compile(r"^lib(cudart|nccl)\.so")
@@ -82,9 +83,12 @@ class Bundle:
         rpath = "$ORIGIN/.." if self.with_cuda else "$ORIGIN/..:" + CUDA_PLACES
         for name in MODULES:
             path = os.path.join(self.build, name)
-            if os.path.exists(path):
-                self.take(path, "lib", "tutti", name, rpath=rpath)
-                self.take_libraries(path)
+            if not os.path.exists(path):
+                if name not in NEEDS_CUDA:
+                    fail("no %s: build it first" % path)
+                continue
+            self.take(path, "lib", "tutti", name, rpath=rpath)
+            self.take_libraries(path)
 
     def take_transports(self):
         """UCX loads what it has for RDMA and the like from the folder `ucx` beside libucs."""
