@@ -203,6 +203,9 @@ func openLane(fds []int) (*laneMemory, error) {
 		return nil, laneError(codes.Unimplemented, "", fmt.Sprintf("the agent sent %d descriptors for a lane, need 3: it is of "+
 			"another version", len(fds)))
 	}
+	if bells.failed != 0 {
+		return nil, laneError(codes.Unimplemented, "", "this program cannot ring the bell of a lane: "+bells.failed.Error())
+	}
 	data, err := mapLane(fds[0])
 	if err != nil {
 		return nil, err
@@ -238,8 +241,6 @@ func (memory *laneMemory) close() {
 
 // ------------------------------------------------------------------------------ messages
 
-var one = []byte{1, 0, 0, 0, 0, 0, 0, 0}
-
 // publish stores what the agent looks at, before what the agent stores is looked at. Atomics of Go are sequentially consistent,
 // so StoreUint32 would do; but the race detector's are not (a store there is a release alone), and a wake-up was lost.
 func publish(word *uint32, value uint32) { atomic.SwapUint32(word, value) }
@@ -247,7 +248,7 @@ func publish(word *uint32, value uint32) { atomic.SwapUint32(word, value) }
 // wakeAgent is behind what was published.
 func (memory *laneMemory) wakeAgent() {
 	if atomic.LoadUint32(memory.out.sleeps) != 0 && atomic.SwapUint32(memory.out.sleeps, 0) != 0 {
-		syscall.Write(memory.bell, one) // it is full only if the agent has much to read
+		bells.ring(memory.bell)
 	}
 }
 
@@ -339,7 +340,7 @@ func (memory *laneMemory) sleep(ready func() bool) error {
 // wakeBy ends a sleep then; zero = never.
 func (memory *laneMemory) wakeBy(due time.Time) { memory.own.SetReadDeadline(due) }
 
-// wake may come from any goroutine. The poller tells of each write, so nobody has to read the bell.
+// wake may come from any goroutine. The poller tells of each ring, so nobody has to read the bell.
 func (memory *laneMemory) wake() {
-	memory.raw.Control(func(fd uintptr) { syscall.Write(int(fd), one) })
+	memory.raw.Control(func(fd uintptr) { bells.ring(int(fd)) })
 }

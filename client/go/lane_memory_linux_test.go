@@ -122,6 +122,39 @@ func TestLaneRing(t *testing.T) {
 	}
 }
 
+// TestBellsThatTheAgentHasSpoilt: whoever has an eventfd can make it full and blocking for all; nobody is held up by it.
+func TestBellsThatTheAgentHasSpoilt(t *testing.T) {
+	client, agent := newSides(t)
+	for _, side := range []*laneMemory{client, agent} {
+		most := []byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+		if _, err := syscall.Write(side.bell, most); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.SetNonblock(side.bell, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	over := make(chan bool)
+	go func() {
+		for turn := byte(0); turn < 100; turn++ {
+			client.put(laneMessage, []byte{turn})
+			if !bytes.Equal(await(t, agent), []byte{turn}) {
+				t.Error("another message came")
+			}
+			agent.put(laneMessage, []byte{turn})
+			await(t, client)
+		}
+		go client.wake()
+		client.sleep(func() bool { return true })
+		close(over)
+	}()
+	select {
+	case <-over:
+	case <-time.After(time.Minute):
+		t.Fatal("a bell holds up who rings it")
+	}
+}
+
 // TestLaneRingIsFull: what finds no room is not written, and what the reader takes makes room.
 func TestLaneRingIsFull(t *testing.T) {
 	client, agent := newSides(t)

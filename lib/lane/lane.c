@@ -17,13 +17,13 @@
 #include <linux/futex.h>
 #include <sched.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/error/fail.h"
+#include "base/os/bell.h"
 #include "base/os/clock.h"
 #include "base/os/cpu.h"
 #include "base/os/local.h"
@@ -34,7 +34,7 @@
 #define LINE 64
 #define BUSY_NS_MAX (10 * TUTTI_NS_PER_MS)
 #define SLEEPS_IN_FUTEX 1u
-#define SLEEPS_AT_BELL 2u /* of a client: its eventfd wakes it */
+#define SLEEPS_AT_BELL 2u /* of a client: its bell wakes it */
 
 /* In front of each message, ALIGNed. */
 typedef struct head {
@@ -105,7 +105,7 @@ set_lane(tutti_lane *lane, struct tutti_lane_memory *memory, bool server, int be
 tutti_code
 tutti_lane_create(tutti_lane *lane, uint64_t busy_ns, int *ret_fd, tutti_error *err)
 {
-    const int bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    const int bell = tutti_bell_open();
     struct tutti_lane_memory *memory =
         bell < 0 ? NULL : tutti_local_create("tutti-lane", sizeof(*memory), ret_fd);
 
@@ -127,11 +127,11 @@ tutti_lane_create(tutti_lane *lane, uint64_t busy_ns, int *ret_fd, tutti_error *
 tutti_code
 tutti_lane_add_client_bell(tutti_lane *lane, tutti_error *err)
 {
-    lane->client_bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    lane->client_bell = tutti_bell_open();
     if (lane->client_bell < 0) {
         const int number = errno;
 
-        return TUTTI_FAIL_ERRNO(err, number, "could not make an eventfd for a lane");
+        return TUTTI_FAIL_ERRNO(err, number, "could not make a bell for a lane");
     }
     return TUTTI_OK;
 }
@@ -148,6 +148,12 @@ tutti_lane_attach(tutti_lane *lane, void *data, uint64_t bytes, int bell, tutti_
         return TUTTI_FAIL(err, TUTTI_DATA_LOSS,
                           "the agent sent %llu bytes for a lane that are none of this version",
                           (unsigned long long)bytes);
+    }
+    if (!tutti_bell_can_ring()) {
+        const int number = errno;
+
+        (void)close(bell);
+        return TUTTI_FAIL_ERRNO(err, number, "this process cannot ring the bell of a lane");
     }
     set_lane(lane, memory, false, bell);
     return TUTTI_OK;
@@ -185,9 +191,9 @@ wake_reader(const tutti_lane *lane, direction *way)
     }
     how = atomic_exchange(&way->sleeps, 0);
     if (how != 0 && way == &lane->memory->down) {
-        tutti_local_ring(lane->bell);
+        tutti_bell_ring(lane->bell);
     } else if (how == SLEEPS_AT_BELL && lane->client_bell >= 0) {
-        tutti_local_ring(lane->client_bell);
+        tutti_bell_ring(lane->client_bell);
     } else if (how != 0) {
         call_futex(&way->sleeps, FUTEX_WAKE, 1, NULL);
     }

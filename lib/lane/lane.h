@@ -4,15 +4,16 @@
  * A lane has two rings, one for each direction, and each has one writer and one reader. A message
  * is bytes with a kind; it is copied into the ring by its writer and out of it by its reader.
  * The reader that sleeps says so first, so that a system call is made only for a reader that
- * sleeps: the server's side is woken by a descriptor (an eventfd, which it can poll together with
- * others), the client's side by a futex in the memory, or by an eventfd of its own if it has asked for
+ * sleeps: the server's side is woken by a bell (base/os/bell.h: an eventfd, which it can poll together
+ * with others), the client's side by a futex in the memory, or by a bell of its own if it has asked for
  * one. The rings are as those of io_uring: positions only grow, the writer owns one and the reader the
  * other, and an entry is copied before it is looked at. docs/lanes.md has the layout, for clients in other
  * languages.
  *
  * Neither side trusts the other. Positions that make no sense, and messages that do not fit, are
  * reported as TUTTI_LANE_BROKEN; nothing outside of the memory is touched, and a writer that goes
- * on changing a message changes only the bytes that its reader copies.
+ * on changing a message changes only the bytes that its reader copies. Nothing here waits for the
+ * other side, but tutti_lane_sleep and tutti_lane_watch, which have a time.
  *
  * One thread at a time for each direction of each side. tutti_lane_wake_self may be called by any
  * thread.
@@ -60,15 +61,15 @@ typedef struct tutti_lane {
  * [out, owned] lane    tutti_lane_close it
  * [out, owned] ret_fd  of the memory, for the client; close() it when it was sent
  *
- * TUTTI_RESOURCE_EXHAUSTED, ...  from the system: no memory, no descriptors
+ * TUTTI_RESOURCE_EXHAUSTED, ...  from the system: no memory, no descriptors, no bells
  */
 tutti_code tutti_lane_create(tutti_lane *lane, uint64_t busy_ns, int *ret_fd, tutti_error *err);
 
 /*
- * The server's side, before the client has the lane: an eventfd that wakes a client that asks for it by its
+ * The server's side, before the client has the lane: a bell that wakes a client that asks for it by its
  * flag (docs/lanes.md), instead of the futex. It is in lane->client_bell.
  *
- * TUTTI_RESOURCE_EXHAUSTED  from the system: no descriptors
+ * TUTTI_RESOURCE_EXHAUSTED, ...  from the system: no descriptors
  */
 tutti_code tutti_lane_add_client_bell(tutti_lane *lane, tutti_error *err);
 
@@ -82,6 +83,7 @@ uint64_t tutti_lane_bytes(void);
  * [in, moved] bell   also on failure
  *
  * TUTTI_DATA_LOSS  it is no memory of a lane, or of another version
+ * TUTTI_RESOURCE_EXHAUSTED, ...  from the system: this process can ring no bells
  */
 tutti_code tutti_lane_attach(tutti_lane *lane, void *data, uint64_t bytes, int bell,
                              tutti_error *err);

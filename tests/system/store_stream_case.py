@@ -108,8 +108,8 @@ class Lane:
 
     TAIL_DOWN, RING_DOWN, RING_BYTES = 64, 448, 65536
 
-    def __init__(self, stub):
-        offer = stub.OpenLane(pb.StoreServiceOpenLaneRequest(host_id=host_id()), timeout=support.CALL_S)
+    def __init__(self, stub, request=pb.StoreServiceOpenLaneRequest, **fields):
+        offer = stub.OpenLane(request(host_id=host_id(), **fields), timeout=support.CALL_S)
         self.token = offer.token
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.connect(b"\0" + offer.socket.encode())

@@ -51,7 +51,8 @@ void *tutti_local_create(const char *name, size_t size, int *ret_fd);
 /* Map another's, if it is at least that large and can never shrink; munmap it. NULL: no. */
 void *tutti_local_map(int fd, uint64_t size);
 
-/* Wake who polls an eventfd. Any thread. */
+/* Wake who polls an eventfd that this process alone has; one that others have, too, is a bell (base/os/bell.h). Any
+ * thread. */
 void tutti_local_ring(int eventfd);
 
 /*

@@ -18,13 +18,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/data/id.h"
 #include "base/error/fail.h"
+#include "base/os/bell.h"
 #include "base/os/log.h"
 #include "coll/shm/shm.h"
 #include "coll/shm/shm_private.h"
@@ -42,12 +42,18 @@ tutti_transport_shm_from(tutti_transport *transport)
     return tutti_container_of(transport, transport_shm, base);
 }
 
+static bool
+watch_events(transport_shm *self, shm_watch *watch, uint32_t events)
+{
+    struct epoll_event event = {.events = events, .data.ptr = watch};
+
+    return epoll_ctl(self->poller, EPOLL_CTL_ADD, watch->fd, &event) == 0;
+}
+
 bool
 tutti_shm_watch(transport_shm *self, shm_watch *watch)
 {
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = watch};
-
-    return epoll_ctl(self->poller, EPOLL_CTL_ADD, watch->fd, &event) == 0;
+    return watch_events(self, watch, EPOLLIN);
 }
 
 void
@@ -63,8 +69,7 @@ tutti_shm_unwatch(transport_shm *self, shm_watch *watch)
 /*
  * Called after something was put into a ring of that process. The load is seq_cst behind the
  * seq_cst write of tail: either the sleeper's look at the ring finds what was put, or this finds it
- * asleep (docs/decisions/0012-shared-memory.md, 2). The exchange lets one of many producers write
- * to the eventfd.
+ * asleep (docs/decisions/0012-shared-memory.md, 2). The exchange lets one of many producers ring.
  *
  * A patient message does not wake an idle engine: it is of use only when an op is posted there, and
  * the poster looks.
@@ -72,7 +77,6 @@ tutti_shm_unwatch(transport_shm *self, shm_watch *watch)
 void
 tutti_shm_ring_doorbell(const shm_doorbell *doorbell, bool patient)
 {
-    const uint64_t one = 1;
     uint32_t asleep;
 
     tutti_shm_fault();
@@ -80,9 +84,7 @@ tutti_shm_ring_doorbell(const shm_doorbell *doorbell, bool patient)
     if (asleep != SHM_AWAKE && !(patient && asleep == SHM_IDLE) &&
         atomic_exchange_explicit(&doorbell->page->asleep, SHM_AWAKE, memory_order_seq_cst) !=
             SHM_AWAKE) {
-        const ssize_t put = write(doorbell->fd, &one, sizeof(one));
-
-        (void)put; /* full is rung */
+        tutti_bell_ring(doorbell->fd);
     }
 }
 
@@ -464,19 +466,9 @@ tutti_shm_close(tutti_transport *transport)
 
 /* ------------------------------------------------------------------------------ opening */
 
-/* Only wakes: progress looks at all rings anyway. */
+/* Only wakes: progress looks at all rings anyway, and at an inner transport that has work. */
 static void
-on_doorbell(shm_watch *watch)
-{
-    uint64_t count;
-    const ssize_t got = read(watch->fd, &count, sizeof(count));
-
-    (void)got;
-}
-
-/* It has work: progress does it. */
-static void
-on_inner(shm_watch *watch)
+on_wake(shm_watch *watch)
 {
     (void)watch;
 }
@@ -485,16 +477,16 @@ static bool
 open_own(transport_shm *self, const unsigned char name[SHM_NAME_BYTES])
 {
     self->poller = epoll_create1(EPOLL_CLOEXEC);
-    self->doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    self->doorbell = tutti_bell_open();
     self->page = tutti_local_create("tutti-page", sizeof(*self->page), &self->page_fd);
     self->listener = (shm_watch){.on_event = tutti_shm_on_knock,
                                  .fd = tutti_local_listen((tutti_bytes){name, SHM_NAME_BYTES})};
-    self->doorbell_watch = (shm_watch){.on_event = on_doorbell, .fd = self->doorbell};
+    self->doorbell_watch = (shm_watch){.on_event = on_wake, .fd = self->doorbell};
     self->inner_watch =
-        (shm_watch){.on_event = on_inner, .fd = self->inner->ops->descriptor(self->inner)};
+        (shm_watch){.on_event = on_wake, .fd = self->inner->ops->descriptor(self->inner)};
     return self->poller >= 0 && self->doorbell >= 0 && self->page != NULL &&
            self->listener.fd >= 0 && tutti_shm_watch(self, &self->listener) &&
-           tutti_shm_watch(self, &self->doorbell_watch) &&
+           watch_events(self, &self->doorbell_watch, EPOLLIN | EPOLLET) &&
            (self->inner_watch.fd < 0 || tutti_shm_watch(self, &self->inner_watch));
 }
 
@@ -549,8 +541,9 @@ tutti_transport_shm_open(const tutti_transport_shm_options *options,
     }
     if (!self->on && !options->off) {
         TUTTI_LOG("coll/shm", WARN,
-                  "no descriptors for shared memory: all data goes by the network; raise the limit "
-                  "(ulimit -n)");
+                  "no descriptors for shared memory (%s): all data goes by the network; raise the "
+                  "limit (ulimit -n)",
+                  tutti_bell_can_ring() ? "too few" : "the system forbids io_submit");
     }
     code = tutti_shm_address_make(self, name, err);
     if (code != TUTTI_OK) {

@@ -46,7 +46,7 @@ typedef struct shm_page {
 
 /* How to wake the other side. */
 typedef struct shm_doorbell {
-    int fd; /* eventfd; -1 = none yet */
+    int fd; /* a bell (base/os/bell.h); -1 = none yet */
     shm_page *page;
 } shm_doorbell;
 

@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "base/error/fail.h"
+#include "base/os/bell.h"
 #include "base/os/clock.h"
 #include "base/os/cpu.h"
 #include "base/os/local.h"
@@ -66,7 +67,7 @@ struct tutti_rpc_lanes {
     tutti_rpc_loop *loop;
     uint64_t busy_ns;
     int poller;
-    int bell; /* for us: lanes are dead, or it stops */
+    int bell; /* for us, and no other process's: lanes are dead, or it stops */
     pthread_t thread;
     bool started;
     atomic_bool stopping;
@@ -405,7 +406,7 @@ await_room(tutti_rpc_lane *lane)
 {
     (void)tutti_lane_may_sleep(&lane->rings);
     if (!tutti_lane_is_crowded(&lane->rings, rpc_lane_message_bytes(lane->pending))) {
-        tutti_local_ring(lane->rings.bell);
+        tutti_bell_ring(lane->rings.bell);
     }
 }
 
@@ -504,7 +505,7 @@ rpc_lane_read(tutti_rpc_call *call)
         return;
     }
     if (!tutti_lane_may_sleep(&lane->rings)) {
-        tutti_local_ring(lane->rings.bell);
+        tutti_bell_ring(lane->rings.bell);
     }
 }
 
@@ -759,7 +760,7 @@ open_poller(tutti_rpc_lanes *self, tutti_error *err)
 
     self->poller = epoll_create1(EPOLL_CLOEXEC);
     self->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (self->poller < 0 || self->bell < 0 ||
+    if (!tutti_bell_can_ring() || self->poller < 0 || self->bell < 0 ||
         epoll_ctl(self->poller, EPOLL_CTL_ADD, self->bell, &event) != 0) {
         const int number = errno;
 

@@ -14,6 +14,7 @@
 
 #include "base/os/clock.h"
 #include "lane/lane.h"
+#include "support/hostile_bell.h"
 
 #define MANY 20000
 
@@ -166,6 +167,7 @@ test_bell__rings_for_a_server_that_sleeps_and_for_no_other(void **state)
 
 #define UP_SLEEPS (256 + 128) /* docs/lanes.md */
 #define CLOSED 16
+#define BLOCKED_S 60
 
 /* A client that polls, as Go's does. */
 static void
@@ -194,6 +196,30 @@ test_client_bell__rings_for_a_client_that_asks_for_it_and_for_no_other(void **st
     tutti_lane_shut(&self->server);
     assert_int_equal(poll(&look, 1, 0), 1);
     assert_int_equal(((unsigned char *)self->data)[CLOSED], 1);
+}
+
+/* The flag is the client's to set, at any time: each write of the server then rings. */
+static void
+test_bells__that_the_other_side_has_spoilt_hold_up_neither(void **state)
+{
+    sides *self = *state;
+    _Atomic uint32_t *sleeps = (void *)((unsigned char *)self->data + UP_SLEEPS);
+    tutti_error err;
+
+    assert_ok(tutti_lane_add_client_bell(&self->server, &err));
+    spoil_bell(self->server.client_bell);
+    spoil_bell(self->client.bell);
+    (void)alarm(BLOCKED_S);
+    atomic_store(sleeps, 2);
+    assert_true(put(&self->server, 1, 8));
+    assert_int_equal(atomic_load(sleeps), 0);
+    assert_true(tutti_lane_may_sleep(&self->server));
+    assert_true(put(&self->client, 1, 8));
+    assert_false(tutti_lane_may_sleep(&self->server));
+    tutti_lane_wake_self(&self->server);
+    atomic_store(sleeps, 2);
+    tutti_lane_shut(&self->server);
+    (void)alarm(0);
 }
 
 static void
@@ -345,6 +371,7 @@ main(void)
         CASE(test_ring__that_is_full_takes_no_more_until_there_is_room),
         CASE(test_bell__rings_for_a_server_that_sleeps_and_for_no_other),
         CASE(test_client_bell__rings_for_a_client_that_asks_for_it_and_for_no_other),
+        CASE(test_bells__that_the_other_side_has_spoilt_hold_up_neither),
         CASE(test_close__wakes_the_other_side_and_is_seen),
         CASE(test_two_threads__that_wait_for_each_other_lose_no_wake_up),
         CASE(test_wake_self__ends_a_sleep),

@@ -12,6 +12,7 @@
 #include "base/os/clock.h"
 #include "coll/shm/shm_private.h"
 #include "coll/transport_auth/transport_auth.h"
+#include "support/hostile_bell.h"
 #include "support/transport_fake.h"
 
 typedef struct side {
@@ -234,6 +235,23 @@ test_doorbell__of_an_idle_one_is_not_rung_by_the_patient(void **state)
     assert_false(wakes(self, true, true));
 }
 
+/* Each member has the doorbells of the others. */
+static void
+test_doorbell__that_somebody_has_spoilt_holds_up_nobody(void **state)
+{
+    pair *self = *state;
+
+    connect_to(self, address_of(self, 1));
+    turns(self, 10);
+    assert_true(is_same_host(self));
+    spoil_bell(tutti_transport_shm_from(self->sides[0].transport)->doorbell);
+    spoil_bell(tutti_transport_shm_from(self->sides[1].transport)->doorbell);
+    (void)alarm(60);
+    assert_true(wakes(self, false, false));
+    assert_true(wakes(self, false, false));
+    (void)alarm(0);
+}
+
 /* Idle or not: who has to make room hears of it. */
 static void
 test_doorbell__is_rung_when_there_is_no_room(void **state)
@@ -431,6 +449,7 @@ main(void)
         MEET_TEST(test_meeting__of_members_gives_a_ring),
         MEET_TEST(test_doorbell__of_an_idle_one_is_not_rung_by_the_patient),
         MEET_TEST(test_doorbell__is_rung_when_there_is_no_room),
+        MEET_TEST(test_doorbell__that_somebody_has_spoilt_holds_up_nobody),
         MEET_TEST(test_meeting__with_who_has_not_heard_of_our_epoch_waits),
         MEET_TEST(test_meeting__ends_with_who_goes_while_it_waits),
         MEET_TEST(test_meeting__with_a_key_that_is_over_is_refused),
