@@ -51,6 +51,12 @@ func allReduceStaged[T Element](ctx context.Context, agent *Agent, values []T, o
 	return Values[T](data)
 }
 
+// Cancel ends an async op that still runs, on all ranks: Wait tells how it has ended.
+func (agent *Agent) Cancel(ctx context.Context, work string) error {
+	_, err := agent.Collectives.Cancel(ctx, &tuttiv1.CancelRequest{Works: []string{work}})
+	return err
+}
+
 // Wait waits for an async op, as long as ctx lasts: what it made, nil where this rank gets nothing.
 func (agent *Agent) Wait(ctx context.Context, work string) (*tuttiv1.TensorRef, error) {
 	said, err := agent.Collectives.Wait(ctx, &tuttiv1.WaitRequest{Works: []string{work}})

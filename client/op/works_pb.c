@@ -15,6 +15,7 @@
 
 static const tutti_rpc_stub stub_wait = {SERVICE, "Wait"};
 static const tutti_rpc_stub stub_test = {SERVICE, "Test"};
+static const tutti_rpc_stub stub_cancel = {SERVICE, "Cancel"};
 static const tutti_rpc_stub stub_sync = {SERVICE, "Sync"};
 
 static tutti_code
@@ -133,6 +134,32 @@ tutti_test(tutti_client *client, const char *const *works, size_t count,
     const client_call call = {
         .stub = &stub_test, .kind = CLIENT_CONTROL, .deadline_ns = client_deadline(client, 0)};
     const Tutti__V1__TestResponse *response;
+    tutti_rpc_message *message = NULL;
+    tutti_code code;
+
+    TUTTI_TRY(check_works_count(count, err));
+    request.n_works = count;
+    request.works = (char **)(uintptr_t)works;
+    code = client_invoke(client, &call, &request.base, &message, err);
+    if (code == TUTTI_OK) {
+        response = tutti_rpc_message_get(message);
+        code = check_statuses(response->works, response->n_works, count, ret_statuses != NULL, err);
+        if (code == TUTTI_OK) {
+            read_statuses(response->works, count, ret_statuses);
+        }
+    }
+    tutti_rpc_message_free(message);
+    return code;
+}
+
+tutti_code
+tutti_cancel(tutti_client *client, const char *const *works, size_t count,
+             tutti_work_status *ret_statuses, tutti_error *err)
+{
+    Tutti__V1__CancelRequest request = TUTTI__V1__CANCEL_REQUEST__INIT;
+    const client_call call = {
+        .stub = &stub_cancel, .kind = CLIENT_CONTROL, .deadline_ns = client_deadline(client, 0)};
+    const Tutti__V1__CancelResponse *response;
     tutti_rpc_message *message = NULL;
     tutti_code code;
 

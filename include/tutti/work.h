@@ -29,8 +29,8 @@
  * - Two kinds of failure. The trap: TUTTI_OK of tutti_wait says that the works have ended, not that
  *   they succeeded. How it looks: a result is used that does not exist. What to do: look at each
  *   status.error, or pass NULL for the statuses, and the first failure is returned.
- * - A wait that ends with DEADLINE_EXCEEDED does not end the op, and there is no call that cancels
- *   one. The op ends at its own timeout_ms on all ranks.
+ * - A wait that ends with DEADLINE_EXCEEDED does not end the op: tutti_cancel does, or its own
+ *   timeout_ms, on all ranks.
  * - A rank of the group that never calls the op keeps the work running until that timeout.
  */
 #ifndef TUTTI_WORK_H
@@ -106,6 +106,19 @@ TUTTI_API tutti_code tutti_wait(tutti_client *client, const char *const *works, 
  */
 TUTTI_API tutti_code tutti_test(tutti_client *client, const char *const *works, size_t count,
                                 tutti_work_status *ret_statuses, tutti_error *err);
+
+/*
+ * End ops that still run, on all ranks: they fail with TUTTI_CANCELLED, CALLER_GONE. What has ended
+ * stays as it is. The call does not wait: tutti_wait tells when the ops have ended, and how. An op
+ * that has sent what another rank waited for may have succeeded there.
+ *
+ * [in]  works, count  as in tutti_wait
+ * [out] ret_statuses  as in tutti_test: how they stand now
+ *
+ * Statuses as tutti_test. If one id is bad, the call cancels none of them.
+ */
+TUTTI_API tutti_code tutti_cancel(tutti_client *client, const char *const *works, size_t count,
+                                  tutti_work_status *ret_statuses, tutti_error *err);
 
 /* What tutti_sync has waited for. */
 typedef struct tutti_sync_result {

@@ -32,6 +32,7 @@ static const tutti_auth_row rows[] = {
     {"/tutti.v1.CollectivesService/AllToAll", CLIENT, SERVER, false},
     {"/tutti.v1.CollectivesService/Barrier", CLIENT, SERVER, false},
     {"/tutti.v1.CollectivesService/Broadcast", CLIENT, SERVER, false},
+    {"/tutti.v1.CollectivesService/Cancel", CLIENT, SERVER, false},
     {"/tutti.v1.CollectivesService/Gather", CLIENT, SERVER, false},
     {"/tutti.v1.CollectivesService/Infer", CLIENT, SERVER, false},
     {"/tutti.v1.CollectivesService/Permute", CLIENT, SERVER, false},

@@ -634,6 +634,29 @@ on_wait(tutti_rpc_call *call, void *arg)
     tutti_rpc_call_reply(call, &response.base, NULL);
 }
 
+/* The last still runs. */
+static void
+on_cancel(tutti_rpc_call *call, void *arg)
+{
+    Tutti__V1__CancelResponse response = TUTTI__V1__CANCEL_RESPONSE__INIT;
+    const Tutti__V1__CancelRequest *request = tutti_rpc_call_request(call);
+    Tutti__V1__WorkStatus statuses[2] = {TUTTI__V1__WORK_STATUS__INIT,
+                                         TUTTI__V1__WORK_STATUS__INIT};
+    Tutti__V1__WorkStatus *pointers[2] = {&statuses[0], &statuses[1]};
+    size_t i;
+
+    if (fake_scripted(arg, call, "Cancel")) {
+        return;
+    }
+    for (i = 0; i < request->n_works && i < 2; i++) {
+        statuses[i].work = request->works[i];
+        statuses[i].done = i + 1 < request->n_works;
+    }
+    response.works = pointers;
+    response.n_works = i;
+    tutti_rpc_call_reply(call, &response.base, NULL);
+}
+
 /* ------------------------------------------------------------------------------ coordinator */
 
 /* Ranks 0 and 1 wait, 2 is free, 3 is lost. */
@@ -783,7 +806,8 @@ fake_agent_add_services(fake_agent *self)
                                               TUTTI_RPC_UNARY("Barrier", on_barrier),
                                               TUTTI_RPC_UNARY("Send", on_send),
                                               TUTTI_RPC_UNARY("Recv", on_recv),
-                                              TUTTI_RPC_UNARY("Wait", on_wait)};
+                                              TUTTI_RPC_UNARY("Wait", on_wait),
+                                              TUTTI_RPC_UNARY("Cancel", on_cancel)};
     static tutti_rpc_method collectives[COUNT_OF(common) + FAKE_PARTS_COUNT];
     static const tutti_rpc_method coordinator[] = {
         TUTTI_RPC_UNARY("LookupRanks", on_lookup), TUTTI_RPC_UNARY("CreateGroup", on_create_group),

@@ -154,6 +154,7 @@ def work_calls(work):
     return [
         ("CollectivesService.Test", collectives.TestRequest(works=[work])),
         ("CollectivesService.Wait", collectives.WaitRequest(works=[work])),
+        ("CollectivesService.Cancel", collectives.CancelRequest(works=[work])),
         ("CollectivesService.Sync", collectives.SyncRequest()),
         ("DiagnosticsService.GetFlightRecord", diagnostics.GetFlightRecordRequest()),
         ("DiagnosticsService.Examine", diagnostics.ExamineRequest()),

@@ -5,6 +5,7 @@ Method: one thread for each rank; numpy says what must come.
 
 import os
 import sys
+import threading
 
 import numpy as np
 
@@ -169,6 +170,48 @@ class Collectives(case.AgentCase):
             np.testing.assert_array_equal(twice, want * self.size)
             np.testing.assert_array_equal(once, want)
             self.assertEqual(shape, (6,))
+
+    def test_a_cancelled_work_ends_on_all_ranks(self):
+        cancelled = threading.Event()  # else the op may have succeeded before
+
+        def work(agent):
+            with agent.put(ramp(agent)) as x, agent.create(x.shape, x.dtype_name) as y:
+                if agent.rank == 1:  # the op of x is posted; that of its result, and what is behind it, wait in line
+                    first = agent.all_reduce(x, out=y, async_=True)
+                    second = agent.all_reduce(y, out=y, async_=True)
+                    receive = agent.recv(0, async_=True)
+                    found = [one.cancel() for one in (receive, second, first)]
+                    cancelled.set()
+                    for one in (first, second, receive):
+                        with self.assertRaises(tutti.TuttiError) as caught:
+                            one.wait(case.LONG_S)
+                        self.assertEqual((caught.exception.reason, caught.exception.rank), ("CALLER_GONE", 1))
+                        self.assertIn("the caller of rank 1 has cancelled it", caught.exception.text)
+                    return found, agent.all_reduce(np.ones(1)).tolist()
+                cancelled.wait(case.LONG_S)
+                for _ in range(2):
+                    with self.assertRaises(tutti.TuttiError) as caught:
+                        agent.all_reduce(x, out=y)
+                    self.assertEqual((caught.exception.reason, caught.exception.rank), ("CALLER_GONE", 1))
+                return None, agent.all_reduce(np.ones(1)).tolist()
+
+        for rank, (found, after) in enumerate(self.all(work)):
+            self.assertEqual((found, after), ([True] * 3 if rank == 1 else None, [4.0]))
+
+    def test_a_work_that_has_ended_is_not_cancelled(self):
+        def work(agent):
+            work = agent.all_reduce(np.ones(1), async_=True)
+            while not work.test():
+                pass
+            return work.cancel(), work.wait().tolist(), work.cancel()
+
+        self.assertEqual(self.all(work), [(False, [4.0], False)] * self.size)
+        agent = self.agents[0]
+        for works, reason in (([], "WORK_COUNT"), (["x"], "BAD_HANDLE"), (["work:0.%016x.9" % agent.info.incarnation], "NO_WORK")):
+            request = tutti._wire.new("CancelRequest", works=works)
+            with self.assertRaises(tutti.TuttiError) as caught:
+                agent.line.unary("Collectives.Cancel", request)
+            self.assertIn(caught.exception.reason, (reason, "NO_WORK"))
 
     def test_send_and_receive(self):
         def work(agent):

@@ -5,6 +5,7 @@ Method: one thread for each rank; the gradients are those of the sum of all rank
 
 import os
 import sys
+import threading
 import unittest
 
 import numpy as np
@@ -65,6 +66,26 @@ class Tracers(case.AgentCase):
                     return gradient
 
         self.assertEqual(self.all(work), [[1.0, 1.0]] * self.size)
+
+    def test_a_backward_is_cancelled_on_all_ranks(self):
+        cancelled = threading.Event()  # else it may have succeeded before
+
+        def work(agent):
+            with agent.put(np.ones(2)) as x, agent.put(np.ones(2)) as dy, agent.tracer() as tracer:
+                tracer.attach(x)
+                with agent.all_reduce(x) as y:
+                    if agent.rank == 0:
+                        begun = tracer.backward({y: dy}, async_=True)
+                        begun.cancel()
+                        cancelled.set()
+                    cancelled.wait(case.LONG_S)
+                    with self.assertRaises(tutti.TuttiError) as caught:
+                        begun.wait(case.LONG_S) if agent.rank == 0 else tracer.backward({y: dy})
+                    if agent.rank == 0:
+                        begun.tensor[x].delete()  # it was to be made
+                    return caught.exception.reason, caught.exception.rank
+
+        self.assertEqual(self.all(work), [("CALLER_GONE", 0)] * self.size)
 
     def test_receivers_name_the_tracer(self):
         def work(agent):

@@ -362,6 +362,12 @@ new_backward(tutti_agent *agent, tutti_rpc_call *call, const agent_backward *req
  * The handles are promises: each is a new tensor that this pass writes, or that keeps its error.
  * The work is made last, as only it would have to be taken back.
  */
+static void
+cancel_backward(void *owner, const tutti_error *err)
+{
+    agent_backward_fail(owner, err, NULL);
+}
+
 static tutti_code
 answer_async(agent_backward_pass *backward, tutti_rpc_call *call, agent_gradients_fn answer,
              tutti_error *err)
@@ -373,7 +379,7 @@ answer_async(agent_backward_pass *backward, tutti_rpc_call *call, agent_gradient
     if (gradients == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to answer");
     }
-    code = agent_work_new(backward->agent, &backward->work, err);
+    code = agent_work_new(backward->agent, cancel_backward, backward, &backward->work, err);
     if (code == TUTTI_OK) {
         agent_work_name(backward->work, name);
         answer(call, gradients, backward->grad_out_count, name, 0);

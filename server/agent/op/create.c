@@ -366,7 +366,7 @@ agent_op_take(agent_op *op, agent_request *request, tutti_error *err)
     TUTTI_TRY(op->agent->hooks->record_take(op, request, err));
     TUTTI_TRY(take_events(op, err));
     if (request->options.async) {
-        TUTTI_TRY(agent_work_new(op->agent, &op->work, err));
+        TUTTI_TRY(agent_work_new(op->agent, agent_op_cancel, op, &op->work, err));
     }
     return TUTTI_OK;
 }

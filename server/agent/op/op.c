@@ -443,15 +443,29 @@ on_claimed(tutti_lock_set *lock_set)
 }
 
 /*
+ * A posted op is cancelled in the engine, which fails it on all ranks. An op in line keeps its
+ * place with its error, because the other ranks may have counted it; it ends when its turn comes.
+ * No dispatch is needed: an op is not held back by its own failure.
+ */
+void
+agent_op_cancel(void *owner, const tutti_error *err)
+{
+    agent_op *op = owner;
+
+    if (op->state == AGENT_OP_POSTED) {
+        tutti_coll_cancel(op->agent->engine, op->op.id, err);
+    } else if (op->state != AGENT_OP_OVER && !op->failed) {
+        op->failed = true;
+        op->err = *err;
+    }
+}
+
+/*
  * The caller went away, or the server drains. Control loop, at most once.
  *
  * A call's gRPC deadline and the op's own one end at the same moment. The engine's deadline gives
  * the better error, since it asks the other ranks where they stand. So within 5 ms of the deadline
  * this does nothing, and the engine (or deadline.c) ends the op.
- *
- * A posted op is cancelled in the engine, which fails it on all ranks. An op in line keeps its
- * place with its error, because the other ranks may have counted it; it ends when its turn comes.
- * No dispatch is needed: an op is not held back by its own failure.
  */
 static void
 on_cancel(tutti_rpc_call *call, void *self)
@@ -472,12 +486,7 @@ on_cancel(tutti_rpc_call *call, void *self)
                              "the caller of rank %" PRIu32 " went away", agent->rank);
     }
     tutti_error_set_op(&err, NULL, 0, (int32_t)agent->rank);
-    if (op->state == AGENT_OP_POSTED) {
-        tutti_coll_cancel(agent->engine, op->op.id, &err);
-    } else if (!op->failed) {
-        op->failed = true;
-        op->err = err;
-    }
+    agent_op_cancel(op, &err);
 }
 
 /*

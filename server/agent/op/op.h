@@ -49,6 +49,8 @@ void agent_op_finish(agent_op *op);
 /* It ends with `err` without having been given to the engine; it is in no queue any more. Answers
  * the call unless that is answered, then as agent_op_finish. */
 void agent_op_end_early(agent_op *op, const tutti_error *err);
+/* Fail an op that is not over, on all ranks: now, or when its turn comes. An agent_cancel_fn. */
+void agent_op_cancel(void *op, const tutti_error *err);
 /* Answer the call of an async op that has its place, or whose `done` is recorded: handles and work id are valid from now on. The
  * op has no call afterwards. */
 void agent_op_answer_async(agent_op *op);

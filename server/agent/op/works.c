@@ -1,5 +1,5 @@
 /*
- * Works: async ops by their ids, and the calls (Wait, Test) that ask for them. Control loop.
+ * Works: async ops by their ids, and the calls (Wait, Test, Cancel) for them. Control loop.
  *
  * A work lives while its op runs, and is remembered afterwards until --works-max newer ones have
  * finished, so a caller may wait for the same work again. Work numbers are never given twice, and
@@ -72,7 +72,8 @@ agent_works_close(tutti_agent *agent)
 }
 
 tutti_code
-agent_work_new(tutti_agent *agent, agent_work **ret_work, tutti_error *err)
+agent_work_new(tutti_agent *agent, agent_cancel_fn cancel, void *owner, agent_work **ret_work,
+               tutti_error *err)
 {
     agent_work *work = calloc(1, sizeof(*work));
     tutti_ref ref;
@@ -80,6 +81,8 @@ agent_work_new(tutti_agent *agent, agent_work **ret_work, tutti_error *err)
     if (work == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a work");
     }
+    work->cancel = cancel;
+    work->owner = owner;
     work->number = ++agent->works->last_number;
     work->by_number.key = tutti_map_key_u64(work->key, work->number);
     tutti_list_init(&work->finished);
@@ -425,6 +428,38 @@ agent_works_test(tutti_agent *agent, tutti_rpc_call *call, char *const *works, s
     } else {
         agent_wait_end(wait, code == TUTTI_OK ? NULL : &err);
     }
+}
+
+/*
+ * All ids are looked up before any work is cancelled. A work that is forgotten as it ends (with a
+ * --works-max of 0) has its NO_WORK from the Test.
+ */
+void
+agent_works_cancel(tutti_agent *agent, tutti_rpc_call *call, char *const *works, size_t count,
+                   agent_statuses_fn answer)
+{
+    agent_work *work = NULL;
+    tutti_error why;
+    tutti_error err;
+    tutti_code code = check_works_count(count, &err);
+    size_t i;
+
+    for (i = 0; i < count && code == TUTTI_OK; i++) {
+        code = agent_work_find(agent, works[i], &work, &err);
+    }
+    if (code != TUTTI_OK) {
+        tutti_rpc_call_fail(call, &err);
+        return;
+    }
+    (void)TUTTI_FAIL_FOR(&why, TUTTI_CANCELLED, "CALLER_GONE",
+                         "the caller of rank %" PRIu32 " has cancelled it", agent->rank);
+    tutti_error_set_op(&why, NULL, 0, (int32_t)agent->rank);
+    for (i = 0; i < count; i++) {
+        if (agent_work_find(agent, works[i], &work, &err) == TUTTI_OK && !work->status.done) {
+            work->cancel(work->owner, &why);
+        }
+    }
+    agent_works_test(agent, call, works, count, answer);
 }
 
 void

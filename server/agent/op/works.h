@@ -29,11 +29,15 @@ typedef struct agent_work_status {
 /* Before the services open; close frees all works, when no call waits any more. */
 tutti_code agent_works_open(tutti_agent *agent, tutti_error *err);
 void agent_works_close(tutti_agent *agent);
+/* Ends what a work stands for with `err`, at once or later; on all ranks. */
+typedef void (*agent_cancel_fn)(void *owner, const tutti_error *err);
 /*
  * A work for an op that begins, with an id of its own. It belongs to the agent: whoever made it
  * must see to it that agent_work_done follows, or it is remembered as running until the agent ends.
+ * Until then cancel(owner) may be called.
  */
-tutti_code agent_work_new(tutti_agent *agent, agent_work **ret_work, tutti_error *err);
+tutti_code agent_work_new(tutti_agent *agent, agent_cancel_fn cancel, void *owner,
+                          agent_work **ret_work, tutti_error *err);
 void agent_work_name(const agent_work *work, char ret_name[AGENT_WORK_SIZE]);
 /* The op has ended: keep its outcome, answer calls that waited for it, forget the oldest finished
  * works beyond --works-max. Takes `outputs` and `meta` of an op that succeeded. */
@@ -48,6 +52,9 @@ void agent_works_wait(tutti_agent *agent, tutti_rpc_call *call, char *const *wor
                       uint32_t timeout_ms, agent_statuses_fn answer);
 void agent_works_test(tutti_agent *agent, tutti_rpc_call *call, char *const *works, size_t count,
                       agent_statuses_fn answer);
+/* Answers the call as a Test does, after it has cancelled the works that run; none if one id is bad. */
+void agent_works_cancel(tutti_agent *agent, tutti_rpc_call *call, char *const *works, size_t count,
+                        agent_statuses_fn answer);
 /* End all waits: the agent drains. */
 void agent_works_drain(tutti_agent *agent);
 

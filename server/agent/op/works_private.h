@@ -13,6 +13,8 @@ struct agent_work {
     tutti_list_node waits;    /* agent_wait_link.of_work, of calls that have not heard of its end */
     uint32_t pins;            /* calls that will want to know how it stands */
     uint64_t number;
+    agent_cancel_fn cancel; /* of the owner; while the work runs */
+    void *owner;
     agent_work_status status;
 };
 

@@ -254,6 +254,7 @@ agent_add_collectives(tutti_agent *agent)
         TUTTI_RPC_UNARY("Recv", on_recv),
         TUTTI_RPC_UNARY("Wait", agent_on_wait),
         TUTTI_RPC_UNARY("Test", agent_on_test),
+        TUTTI_RPC_UNARY("Cancel", agent_on_cancel),
         TUTTI_RPC_UNARY("Sync", agent_on_sync),
     };
     const tutti_rpc_service service = {

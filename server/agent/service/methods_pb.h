@@ -11,6 +11,7 @@ void agent_on_infer(tutti_rpc_call *call, void *self);
 /* works_pb.c: of CollectivesService */
 void agent_on_wait(tutti_rpc_call *call, void *self);
 void agent_on_test(tutti_rpc_call *call, void *self);
+void agent_on_cancel(tutti_rpc_call *call, void *self);
 void agent_on_sync(tutti_rpc_call *call, void *self);
 
 /* copy_pb.c, tensors_info_pb.c: of TensorsService */

@@ -1,4 +1,4 @@
-/* Wait, Test and Sync: how works and ops stand, as messages. Control loop. */
+/* Wait, Test, Cancel and Sync: how works and ops stand, as messages. Control loop. */
 #include <stdlib.h>
 
 #include "base/error/fail.h"
@@ -106,6 +106,22 @@ answer_test(tutti_rpc_call *call, const agent_work_status *statuses, size_t coun
     free_statuses(response.works, memory, count);
 }
 
+static void
+answer_cancel(tutti_rpc_call *call, const agent_work_status *statuses, size_t count)
+{
+    Tutti__V1__CancelResponse response = TUTTI__V1__CANCEL_RESPONSE__INIT;
+    wire_status *memory = NULL;
+
+    response.works = write_statuses(statuses, count, &memory);
+    response.n_works = count;
+    if (response.works == NULL) {
+        agent_fail_answer(call);
+        return;
+    }
+    tutti_rpc_call_reply(call, &response.base, NULL);
+    free_statuses(response.works, memory, count);
+}
+
 void
 agent_on_wait(tutti_rpc_call *call, void *self)
 {
@@ -121,6 +137,14 @@ agent_on_test(tutti_rpc_call *call, void *self)
     const Tutti__V1__TestRequest *message = tutti_rpc_call_request(call);
 
     agent_works_test(self, call, message->works, message->n_works, answer_test);
+}
+
+void
+agent_on_cancel(tutti_rpc_call *call, void *self)
+{
+    const Tutti__V1__CancelRequest *message = tutti_rpc_call_request(call);
+
+    agent_works_cancel(self, call, message->works, message->n_works, answer_cancel);
 }
 
 static void

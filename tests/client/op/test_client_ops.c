@@ -212,6 +212,22 @@ test_wait__without_statuses_returns_the_first_failure(void **state)
     assert_fails(tutti_wait(rig->client, works, 1025, 0, NULL, &err), TUTTI_INVALID_ARGUMENT);
 }
 
+static void
+test_cancel__tells_how_the_works_stand(void **state)
+{
+    static const char *const works[] = {"work:0.0000000000000001.5", "work:0.0000000000000001.6"};
+    client_rig *rig = *state;
+    tutti_work_status statuses[2];
+    tutti_error err;
+
+    assert_ok(tutti_cancel(rig->client, works, 2, statuses, &err));
+    assert_string_equal(statuses[1].work, works[1]);
+    assert_true(statuses[0].done && !statuses[1].done);
+    assert_ok(tutti_cancel(rig->client, works, 1, NULL, &err));
+    assert_fails(tutti_cancel(rig->client, works, 0, NULL, &err), TUTTI_INVALID_ARGUMENT);
+    assert_string_equal(err.reason, "WORK_COUNT");
+}
+
 /* ------------------------------------------------------------------------------ on memory */
 
 static void
@@ -576,6 +592,7 @@ main(void)
         client_test(test_wait__tells_how_each_work_ended),
         client_test(test_wait__writes_nothing_when_one_status_cannot_be_read),
         client_test(test_wait__without_statuses_returns_the_first_failure),
+        client_test(test_cancel__tells_how_the_works_stand),
         client_test(test_all_reduce_data__of_small_data_is_one_call),
         client_test(test_all_reduce_data__of_large_data_is_one_tensor_that_goes),
         client_test(test_data__leaves_nothing_behind_wherever_it_fails),

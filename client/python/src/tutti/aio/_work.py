@@ -97,6 +97,23 @@ class Work:
         response = await self.agent.line.unary("Collectives.Test", request)
         return bool(response.works[0].done)
 
+    async def cancel(self) -> bool:
+        """End the op on all ranks, if it still runs: wait() raises CALLER_GONE then, there too. The op of
+        another rank may have succeeded before.
+
+        Returns: False: it had ended before.
+        Raises: TuttiError NO_WORK: the agent does not know it.
+        Example:
+            >>> work = agent.all_reduce(np.ones(2), async_=True)      # on one rank alone
+            >>> work.cancel()
+            True
+        """
+        if self._ended:
+            return False
+        request = _wire.new("CancelRequest", works=[self.id])
+        status = (await self.agent.line.unary("Collectives.Cancel", request)).works[0]
+        return not status.done or status.error.reason == "CALLER_GONE"
+
     async def _end_gradients(self, found: "dict[str, Tensor | None]") -> None:
         """The handle of a gradient that nobody had is gone."""
         for name, tensor in found.items():
