@@ -110,6 +110,7 @@ client_wire_group_create(tutti_client *client, const tutti_group_options *option
     request.accept_spans = true;
     request.ephemeral = options->ephemeral;
     request.lease = options->ephemeral ? atomic_load(&client->lease) : 0;
+    request.timeout_ms = options->timeout_ms;
     tutti_spans_pack(ranks, count, &spans);
     request.n_spans = spans.count;
     request.spans = spans.numbers;

@@ -173,6 +173,7 @@ client_wire_group_split(tutti_client *client, const tutti_group_options *options
     request.accept_spans = true;
     request.ephemeral = options->ephemeral;
     request.lease = options->ephemeral ? atomic_load(&client->lease) : 0;
+    request.timeout_ms = options->timeout_ms;
     write_layout(split, &lists, &request);
     if (code == TUTTI_OK) {
         code = split_group(client, &request, ret_info, ret_lists, err);

@@ -127,6 +127,12 @@ typedef struct tutti_group_options {
      * Default: false.
      */
     bool ephemeral;
+    /*
+     * The time limit in milliseconds of the group's ops that have none of their own, on all ranks
+     * and by all clients. The call that makes the group decides. Default: 0 = each agent's
+     * --op-timeout.
+     */
+    uint32_t timeout_ms;
 } tutti_group_options;
 
 /* [out] options  no name, no tag, the parent "world", sort false */

@@ -172,6 +172,21 @@ class Making(case.AgentCase):
         self.assertLess(time.monotonic() - began, case.LONG_S)
         self.assertEqual(agent.split(size=2, name="halves", timeout=3).timeout, 3)
 
+    def test_a_timeout_of_the_group_is_that_of_every_client(self):
+        self.agents[0].new_group([0, 1], name="hasty-for-all", timeout=0.2)
+        other = self.agents[1]
+        self.assertEqual(other.group("hasty-for-all").timeout, 0.2)
+        self.assertEqual(other.new_group([0, 1], name="hasty-for-all", timeout=9).timeout, 0.2)
+        for _ in range(2):  # the agent knows the group only by the first op
+            began = time.monotonic()
+            with self.assertRaises(tutti.TuttiTimeout) as caught:
+                other.barrier(group="hasty-for-all")
+            self.assertIn("rank 0 has not called it", caught.exception.text)
+            self.assertLess(time.monotonic() - began, case.LONG_S)
+        work = other.all_reduce(np.ones(1), group="hasty-for-all", async_=True)
+        with self.assertRaises(tutti.TuttiTimeout):
+            work.wait(case.LONG_S)
+
     def test_destroyed_by_one_it_is_there_for_the_others_and_gone_with_the_last(self):
         groups = self.all(lambda agent: agent.new_group([0, 1, 2, 3], name="doomed"))
         before = self.agents[3].store.count()

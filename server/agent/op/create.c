@@ -11,6 +11,7 @@
 
 #include "base/error/fail.h"
 #include "base/os/clock.h"
+#include "server/agent/op/deadline.h"
 #include "server/agent/op/list.h"
 #include "server/agent/op/op.h"
 #include "server/agent/op/works.h"
@@ -119,14 +120,7 @@ agent_op_new(tutti_agent *agent, tutti_rpc_call *call, const agent_request *requ
     op->options = request->options;
     op->lock_set.loop = agent->control;
     op->enqueued_ns = tutti_clock_ns();
-    /*
-     * The client may leave an async call at once, so that call's gRPC deadline says nothing about
-     * how long the op may take.
-     */
-    op->deadline_ns = tutti_clock_deadline(op->enqueued_ns, request->options.timeout_ms,
-                                           request->options.async ? TUTTI_TIMERS_NEVER
-                                                                  : tutti_rpc_call_deadline(call),
-                                           agent->options->op_timeout_ns);
+    agent_op_limit(op);
     tutti_list_init(&op->link);
     tutti_list_init(&op->live);
     tutti_list_add(&agent->ops, &op->live);

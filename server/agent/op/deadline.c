@@ -19,6 +19,39 @@
  */
 #define LATER_NS (5 * TUTTI_NS_PER_MS)
 
+/*
+ * The client may leave an async call at once, so that call's gRPC deadline says nothing about how
+ * long the op may take.
+ */
+void
+agent_op_limit(agent_op *op)
+{
+    const uint64_t of_group = op->group == NULL ? 0 : op->group->timeout_ns;
+    const uint64_t of_call =
+        op->options.async ? TUTTI_TIMERS_NEVER : tutti_rpc_call_deadline(op->call);
+
+    op->deadline_ns =
+        tutti_clock_deadline(op->enqueued_ns, op->options.timeout_ms, of_call,
+                             of_group != 0 ? of_group : op->agent->options->op_timeout_ns);
+}
+
+/* The ops of a Backward have its limit. */
+void
+agent_group_limit(agent_group *group)
+{
+    tutti_list_node *link;
+
+    for (link = group->queue.next; link != &group->queue; link = link->next) {
+        agent_op *op = tutti_container_of(link, agent_op, link);
+
+        if (op->on_end == NULL && !op->failed && op->overdue.running) {
+            agent_op_unwatch(op);
+            agent_op_limit(op);
+            agent_op_watch(op);
+        }
+    }
+}
+
 static const char *
 why_waiting(const agent_op *op)
 {

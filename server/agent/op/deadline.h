@@ -5,6 +5,11 @@
 #include "server/agent/agent.h"
 #include "server/agent/state/types.h"
 
+/* Set until when the op may take: its call's limits, else its group's, else --op-timeout. */
+void agent_op_limit(agent_op *op);
+/* The coordinator has said what limit the group has: it is that of ops in line, too. */
+void agent_group_limit(agent_group *group);
+
 /*
  * Start the timer of an op in line. When the deadline has passed by 5 ms and the op is not posted,
  * its sync caller gets TIMEOUT with what the op waited for; the op keeps its place and fails at its

@@ -29,6 +29,7 @@
 #include "base/error/fail.h"
 #include "base/os/clock.h"
 #include "base/os/log.h"
+#include "server/agent/op/deadline.h"
 #include "server/agent/op/group_lookup.h"
 #include "server/agent/record/progress.h"
 #include "server/agent/state/algorithms.h"
@@ -471,6 +472,8 @@ agent_group_known(agent_group *group, const agent_group_found *found)
     }
     group->id = found->id;
     group->epoch = found->epoch;
+    group->timeout_ns = found->timeout_ms * TUTTI_NS_PER_MS;
+    agent_group_limit(group);
     TUTTI_LOG("agent", INFO, "group %s opened with %" PRIu32 " ranks", group->name, found->count);
     if (group->abort_heard && found->abort.text == NULL) {
         agent_wire_get_group(group); /* the answer may have been on its way before the abort */

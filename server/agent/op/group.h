@@ -63,6 +63,7 @@ typedef struct agent_group_found {
     const uint32_t *ranks;
     uint32_t count;
     agent_group_abort abort; /* its text NULL = the group was not aborted */
+    uint32_t timeout_ms;
 } agent_group_found;
 
 /* The coordinator has answered: ranks (borrowed), or why not. For a group that is open it was asked

@@ -94,8 +94,11 @@ read_group(agent_group *group, tutti_rpc_message *response)
     if (code != TUTTI_OK) {
         agent_group_unknown(group, &err);
     } else {
-        said = (agent_group_found){
-            .id = found->id, .epoch = found->epoch, .ranks = ranks, .count = (uint32_t)count};
+        said = (agent_group_found){.id = found->id,
+                                   .epoch = found->epoch,
+                                   .ranks = ranks,
+                                   .count = (uint32_t)count,
+                                   .timeout_ms = found->timeout_ms};
         if (found->abort != NULL) {
             said.abort =
                 (agent_group_abort){found->abort->text, found->abort->rank, found->abort->epoch};

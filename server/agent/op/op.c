@@ -582,6 +582,7 @@ agent_op_start(tutti_agent *agent, tutti_rpc_call *call, agent_request *request,
     }
     op->client = client;
     op->group = group;
+    agent_op_limit(op);
     if (agent_answers_expect(op, call, request, &op->err) != TUTTI_OK ||
         (may_make(request) && agent_lock_own(&op->lock_set, call, &op->err) != TUTTI_OK) ||
         agent_op_take(op, request, &op->err) != TUTTI_OK) {

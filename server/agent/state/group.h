@@ -52,6 +52,7 @@ struct agent_group {
     bool abort_heard; /* while the coordinator was asked: its answer may be older */
     bool broken;      /* a member is gone, as far as we know; its return is news soon */
     tutti_timer backoff; /* until the first op in line is let go */
+    uint64_t timeout_ns; /* of its ops that have no time limit; 0 = --op-timeout */
     uint64_t next_epoch; /* of an elastic world: changes to that when its ops have ended, ... */
     uint64_t change_ns;  /* ... or at this time; 0 = does not change */
 };

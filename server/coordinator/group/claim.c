@@ -87,6 +87,7 @@ make_group(const coord_claim *claim, const char *name, coord_group_registry *reg
         coord_group_destroy(group);
         return code;
     }
+    group->timeout_ms = claim->timeout_ms;
     coord_group_add(group);
     if (registry != NULL) {
         coord_group_registry_add(registry, group, turn);

@@ -16,6 +16,7 @@ typedef struct coord_claim {
     uint64_t token;           /* 0 = none */
     const uint32_t *ranks;    /* distinct, in the world */
     uint32_t count;
+    uint32_t timeout_ms; /* of the group, if it is made */
 } coord_claim;
 
 /*

@@ -100,7 +100,8 @@ tutti_coordinator_group_create(tutti_coordinator *self,
                               .tag = or_empty(request->tag),
                               .token = request->token,
                               .ranks = rank_lists.ranks,
-                              .count = rank_lists.ends[0]};
+                              .count = rank_lists.ends[0],
+                              .timeout_ms = request->timeout_ms};
         code = coord_hold_begin(&hold, agent, err);
     }
     if (code == TUTTI_OK) {

@@ -272,7 +272,8 @@ coord_group_describe(coord_group *group, tutti_coordinator_group *ret_group)
         .count = group->count,
         .epoch = newest_epoch(group),
         .rank = -1,
-        .abort = coord_group_abort_of(group)};
+        .abort = coord_group_abort_of(group),
+        .timeout_ms = group->timeout_ms};
 }
 
 tutti_code

@@ -40,6 +40,7 @@ struct coord_group {
         *registry; /* of those that share tag and ranks; NULL = it has neither tag nor turn */
     tutti_list_node mates; /* in the group registry, in order of their turns */
     uint64_t turn;         /* members' calls of this number are for it; 0 = it has a tag */
+    uint32_t timeout_ms;   /* of its ops that have no time limit; 0 = none */
 };
 
 /*

@@ -28,6 +28,7 @@ typedef struct tutti_coordinator_group {
     uint64_t epoch;                       /* the newest at which a member joined */
     int64_t rank;                         /* of whoever asked; -1 = no member, or nobody asked */
     const tutti_coordinator_abort *abort; /* NULL = it was not aborted */
+    uint32_t timeout_ms;                  /* of ops that have no time limit; 0 = none */
 } tutti_coordinator_group;
 
 /* Who asks, when it matters: -1 = nobody. */
@@ -44,6 +45,7 @@ typedef struct tutti_coordinator_group_request {
     bool ephemeral; /* goes with the last of the agents that are its members now */
     uint64_t
         lease; /* of the member's agent: goes also with the last lease of such a call; 0 = none */
+    uint32_t timeout_ms; /* of the group, if this call makes it */
 } tutti_coordinator_group_request;
 
 /*
@@ -247,7 +249,8 @@ typedef struct tutti_coordinator_split_request {
     bool equal;     /* sizes must be */
     bool ephemeral; /* and lease: as of one group */
     uint64_t lease;
-    bool validate_only; /* make nothing */
+    uint32_t timeout_ms; /* likewise */
+    bool validate_only;  /* make nothing */
 } tutti_coordinator_split_request;
 
 typedef struct tutti_coordinator_split {

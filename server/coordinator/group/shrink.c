@@ -168,6 +168,7 @@ make_survivors(coord_shrink *self, tutti_error *err)
         coord_group_destroy(made);
         return TUTTI_RESOURCE_EXHAUSTED;
     }
+    made->timeout_ms = self->group->timeout_ms;
     coord_group_add(made);
     job->owner->hooks->record_group(made);
     self->new_id = made->id;

@@ -119,7 +119,8 @@ make_part(const coord_agent *agent, const tutti_coordinator_split_request *reque
                          .tag = request->tag == NULL ? "" : request->tag,
                          .token = request->token,
                          .ranks = rank_lists->ranks + begin,
-                         .count = rank_lists->ends[split->index] - begin};
+                         .count = rank_lists->ends[split->index] - begin,
+                         .timeout_ms = request->timeout_ms};
 
     coord_hold hold = {.ephemeral = request->ephemeral, .lease = request->lease};
     tutti_code code;

@@ -134,6 +134,8 @@ coord_load_group(tutti_coordinator *self, coord_job *job, coord_reading *key, co
     coord_group_registry *registry = NULL;
     uint32_t count = 0;
     uint32_t *ranks = coord_reading_ranks(value, job->world_size, &count);
+    /* Groups of an older version had none. */
+    const uint32_t timeout_ms = value->left > 0 ? coord_reading_u32(value) : 0;
     tutti_code code = TUTTI_OK;
 
     (void)self;
@@ -151,6 +153,7 @@ coord_load_group(tutti_coordinator *self, coord_job *job, coord_reading *key, co
     }
     code = make_group(job, name, ranks, count, &group, err);
     if (code == TUTTI_OK) {
+        group->timeout_ms = timeout_ms;
         code = place_group(job, group, id, err);
     }
     if (code == TUTTI_OK && registry != NULL) {

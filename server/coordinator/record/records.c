@@ -312,6 +312,7 @@ coord_record_group(coord_group *group)
                       group->registry == NULL ? "" : coord_group_registry_tag(group->registry));
     coord_record_u64(&record, group->turn);
     coord_record_ranks(&record, group->ranks, group->count);
+    coord_record_u32(&record, group->timeout_ms);
     put_record(group->job, &record);
 }
 

@@ -62,6 +62,7 @@ coord_group_to_wire(const tutti_coordinator_group *group, tutti_spans *spans,
     ret_wire->name = text_to_wire(group->name);
     ret_wire->epoch = group->epoch;
     ret_wire->tag = text_to_wire(group->tag);
+    ret_wire->timeout_ms = group->timeout_ms;
     if (group->abort != NULL) {
         ret_wire->abort = malloc(sizeof(*ret_wire->abort));
         if (ret_wire->abort == NULL) {
@@ -148,7 +149,8 @@ coord_on_create_group(tutti_rpc_call *call, void *arg)
                                                .parent = wire->parent,
                                                .token = wire->token,
                                                .ephemeral = wire->ephemeral,
-                                               .lease = wire->lease};
+                                               .lease = wire->lease,
+                                               .timeout_ms = wire->timeout_ms};
     tutti_coordinator *core = service_loop_enter(arg);
     tutti_coordinator_group group;
     uint32_t *unpacked = NULL;

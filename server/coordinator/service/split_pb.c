@@ -84,7 +84,8 @@ split_from_wire(const Tutti__V1__CreateSubgroupsRequest *wire, tutti_coordinator
                                              .equal = wire->equal_sizes,
                                              .validate_only = wire->validate_only,
                                              .ephemeral = wire->ephemeral,
-                                             .lease = wire->lease};
+                                             .lease = wire->lease,
+                                             .timeout_ms = wire->timeout_ms};
     *ret_lists = NULL;
     if (wire->layout_case == TUTTI__V1__CREATE_SUBGROUPS_REQUEST__LAYOUT_GROUP_SIZE) {
         ret->kind = TUTTI_COORDINATOR_SPLIT_SIZE;

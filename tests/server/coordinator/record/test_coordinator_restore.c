@@ -227,6 +227,24 @@ test_restore__keeps_groups_by_name_tag_and_turn(void **state)
 }
 
 static void
+test_restore__keeps_the_time_limit_of_a_group(void **state)
+{
+    const tutti_coordinator_group_request request = {
+        .member = member_of(0), .name = "hasty", .ranks = pair, .count = 2, .timeout_ms = 1500};
+    tutti_coordinator_group group;
+    bool created = false;
+    tutti_error err;
+
+    (void)state;
+    form_world(&fix, WORLD);
+    assert_ok(tutti_coordinator_group_create(fix.self, &request, &group, &created, &err));
+    assert_int_equal(group.timeout_ms, 1500);
+    fixture_restart(&fix);
+    assert_int_equal(make(2, "hasty", NULL, false).timeout_ms, 1500); /* it asks for none */
+    assert_int_equal(make(0, "patient", NULL, true).timeout_ms, 0);
+}
+
+static void
 test_restore__forgets_what_was_deleted(void **state)
 {
     const tutti_coordinator_group_end end_it = {.member = member_of(0), .name = "tp"};
@@ -366,6 +384,7 @@ main(void)
         SENTENCE(test_restore__loses_who_does_not_come_back),
         SENTENCE(test_restore__gives_a_seat_to_a_fresh_process_and_refuses_the_old_one),
         SENTENCE(test_restore__keeps_groups_by_name_tag_and_turn),
+        SENTENCE(test_restore__keeps_the_time_limit_of_a_group),
         SENTENCE(test_restore__forgets_what_was_deleted),
         SENTENCE(test_restore__keeps_meshes_and_the_ids_of_their_groups),
         SENTENCE(test_restore__keeps_keys_and_nothing_of_a_job_that_ended),

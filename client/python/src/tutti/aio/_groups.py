@@ -13,6 +13,7 @@ import numpy as np
 from .. import _settings, _wire, errors
 from ..status import StatusCode
 from ._ask import ask_and_wait
+from ._work import as_ms
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -130,11 +131,11 @@ class Group:
 
     ranks    of the job; the position is the group rank
     rank     the group rank of this rank, -1 = it is no member
-    timeout  seconds of ops on it that have none of their own; None = the agent's --op-timeout
+    timeout  seconds of ops on it that have none of their own, by any client; None = the agents'
+             --op-timeout
     backend  "host" or "nccl", as new_group() was told; "" = where an op's tensors are decides
     """
 
-    timeout: float | None = None
     backend: str = ""
     _destroyed = False
 
@@ -145,6 +146,7 @@ class Group:
         self.tag = str(said.tag)
         self.ranks = _group_ranks(said)
         self.rank = rank
+        self.timeout: float | None = said.timeout_ms / 1000 if said.timeout_ms else None
 
     def __repr__(self) -> str:
         return "<Group %s of ranks %s>" % (self.name, list(self.ranks))
@@ -241,7 +243,6 @@ class Group:
         )
         said = await ask_and_wait(self.agent, "Coordinator.ShrinkGroup", request, timeout)
         made = Group(self.agent, said.group, said.group_rank)
-        made.timeout = self.timeout
         made.backend = self.backend
         return made
 
@@ -661,7 +662,8 @@ class Groups:
 
         ranks    of the job, in the order of the group; None = all. tag: joins the calls of members
         parent   the group whose ranks `ranks` counts
-        timeout  seconds of its ops that have no timeout of their own, as this object calls them
+        timeout  seconds of its ops that have no timeout of their own, by any client of any rank; the call
+                 that makes the group decides
         backend  what get_backend() says of it: "host" ("gloo" and "mpi" mean it too) or "nccl", which
                  the agent must have. An op still runs where its tensors are. None = it decides alone
         sort     put the ranks in ascending order first, as torch.distributed does
@@ -683,6 +685,7 @@ class Groups:
             tag=tag,
             parent=parent if isinstance(parent, str) else parent.name,
             accept_spans=True,
+            timeout_ms=as_ms(timeout),
             **await self._held(ephemeral),
         )
         listed = await self._all_of(parent) if ranks is None else [int(one) for one in ranks]
@@ -699,7 +702,6 @@ class Groups:
                 raise
             return await self._of_others(listed, parent, name, tag)
         made = Group(agent, response.group, response.group_rank)
-        made.timeout = timeout
         made.backend = known
         return made
 
@@ -805,6 +807,7 @@ class Groups:
             tag=tag,
             equal_sizes=equal_sizes,
             accept_spans=True,
+            timeout_ms=as_ms(timeout),
             **await self._held(ephemeral),
         )
         if size is not None:
@@ -818,9 +821,7 @@ class Groups:
         response = await self._ask("Coordinator.CreateSubgroups", request)
         if not response.HasField("group"):
             return None
-        made = Group(agent, response.group, response.group_rank)
-        made.timeout = timeout
-        return made
+        return Group(agent, response.group, response.group_rank)
 
     async def translate(
         self, ranks: Sequence[int], from_group: "GroupLike" = None, to_group: "GroupLike" = None
