@@ -37,6 +37,10 @@ struct tutti_transport_ticket {
     tutti_list_node link; /* the transport's while it is out */
     bool unfinished; /* of an exposed region: it came back, but its borrower did not do its part */
     bool patient;    /* of a send: see arm */
+    bool
+        words; /* of a send: the data is what the engine says, and no tensor. A transport that authenticates
+                        covers it */
+    bool forged; /* of a fetch that came back with ok = false: the words were changed on the way */
 };
 
 /*

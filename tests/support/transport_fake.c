@@ -166,7 +166,7 @@ fake_send(tutti_transport_conn *way, const void *header, size_t header_size, con
         free_rndv(rndv);
         return TUTTI_TRANSPORT_FAILED;
     }
-    if (way->from->network->change != NULL && !rndv->large) {
+    if (way->from->network->change != NULL && !rndv->large) { /* large: when it is fetched */
         way->from->network->change(way->from->network->change_arg, header, rndv->data, size);
     }
     if (chance(way->from->network) && !tutti_list_empty(&way->to->inbox)) {
@@ -191,6 +191,9 @@ fake_fetch(tutti_transport *transport, tutti_transport_rndv *rndv, void *dest, s
     good = !rndv->revoked;
     if (good) {
         memcpy(dest, rndv->data, size);
+        if (self->network->change != NULL) {
+            self->network->change(self->network->change_arg, rndv->header, dest, size);
+        }
         settle(rndv, true);
     }
     tutti_list_remove(&rndv->link);

@@ -69,7 +69,7 @@ on_double_sent(tutti_transport_ticket *ticket, bool ok)
 
 static void
 send_double(tutti_transport_conn *link, const void *header, size_t header_size, const void *data,
-            size_t size)
+            size_t size, bool words)
 {
     double_send *self = calloc(1, sizeof(*self) + size);
 
@@ -77,6 +77,7 @@ send_double(tutti_transport_conn *link, const void *header, size_t header_size, 
         return;
     }
     self->ticket.on_done = on_double_sent;
+    self->ticket.words = words;
     tutti_list_init(&self->ticket.link);
     memcpy(self->header, header, header_size);
     if (size > 0) {
@@ -120,7 +121,7 @@ fault_send(tutti_transport_conn *link, const void *header, size_t header_size, c
         case TUTTI_FAULT_DROP:
             return TUTTI_TRANSPORT_DONE;
         case TUTTI_FAULT_DUPLICATE:
-            send_double(link, header, header_size, data, size);
+            send_double(link, header, header_size, data, size, ticket->words);
             break;
         case TUTTI_FAULT_CUT:
             link->cut = true;

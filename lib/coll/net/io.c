@@ -8,6 +8,7 @@
 #include "coll/net/io.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -149,6 +150,24 @@ fail_io(coll_io *io, const char *what)
     tutti_coll_op_fail(op, &err, true); /* the op stays: this message is still counted */
 }
 
+/* A fetch or a send did not end well. */
+static void
+fail_flown(coll_io *io)
+{
+    tutti_coll_op *op = io->op;
+    tutti_error err;
+
+    if (!io->ticket.forged || op == NULL || op->failed) {
+        fail_io(io, "the connection to it broke");
+        return;
+    }
+    (void)TUTTI_FAIL(&err, TUTTI_INTERNAL,
+                     "group %s: what rank %" PRIu32 " said was changed on the way", op->group->name,
+                     io->from);
+    tutti_error_set_op(&err, op->group->name, op->sequence, TUTTI_ERROR_RANK_NONE);
+    tutti_coll_op_fail(op, &err, true);
+}
+
 /* The transport is done with the message. A borrower of our memory that did not do its part is not
  * an error of the connection: its op's failure, which is on its way, has the better words. */
 static void
@@ -162,7 +181,7 @@ on_flown(tutti_transport_ticket *ticket, bool ok)
         return;
     }
     if (!ok) {
-        fail_io(io, "the connection to it broke");
+        fail_flown(io);
     } else if (io->whole) {
         read_whole(io);
     }
@@ -264,7 +283,7 @@ tutti_coll_io_take(coll_io *io, const tutti_packet *packet, const void *data, si
     }
     io->flying = false;
     if (result == TUTTI_TRANSPORT_FAILED) {
-        fail_io(io, "the connection to it broke");
+        fail_flown(io);
     } else if (good && io->whole) {
         read_whole(io);
     }
@@ -377,6 +396,7 @@ tutti_coll_post_packet(tutti_coll_op *op, tutti_packet_kind kind, uint32_t step,
     /* A signature is of no use to a rank that has not called the op: it need not wake an idle
      * engine (docs/decisions/0012-shared-memory.md). */
     io->ticket.patient = kind == TUTTI_PACKET_AGREE;
+    io->ticket.words = kind != TUTTI_PACKET_SEND && (kind != TUTTI_PACKET_DATA || step < STEP_DATA);
     io->data = (void *)(uintptr_t)data;
     io->size = size;
     tutti_coll_io_submit(io);
@@ -403,6 +423,7 @@ tutti_coll_note(tutti_coll_engine *engine, uint32_t rank, const tutti_packet *pa
         memcpy(io->owned, data, size);
     }
     tutti_coll_io_write(io, packet, NULL);
+    io->ticket.words = true;
     io->data = io->owned;
     io->size = size;
     tutti_coll_io_submit(io);

@@ -1,9 +1,10 @@
 /*
  * Tags: what shows that a member says something, to us, for the first time. Engine's thread.
  *
- * Behind each header: id of the way (8), count (8), pass (8), name of the epoch (8), incarnation
- * (8), tag (16). The tag (SipHash-2-4, Aumasson and Bernstein 2012) covers all before it and the
- * size of the data. Checks are in the order of their cost, and nothing of a packet is kept before
+ * Behind each header: id of the way (8), count (8), pass (8), digest (16), name of the epoch (8),
+ * incarnation (8), tag (16). The tag (SipHash-2-4, Aumasson and Bernstein 2012) covers all before it and
+ * the size of the data; through the digest also the data, where that is words of the engine. A digest of
+ * zeros says that it is not: a tensor. Checks are in the order of their cost, and nothing of a packet is kept before
  * its tag has proved it, so a stranger can cost us time but no memory. What waits for a key is the
  * exception: it has to show the pass, which needs our address.
  */
@@ -17,7 +18,8 @@
 #define ID_AT 0 /* of what stands behind a header */
 #define COUNT_AT 8
 #define PASS_AT 16
-#define PROOF_AT 24
+#define DIGEST_AT 24
+#define PROOF_AT 40
 
 void
 auth_put_u64(unsigned char at[8], uint64_t number)
@@ -58,6 +60,22 @@ auth_tag(auth *self, const unsigned char key[TUTTI_TRANSPORT_AUTH_KEY_BYTES], co
            EVP_MAC_update(self->context, words, size) == 1 &&
            EVP_MAC_update(self->context, length, sizeof(length)) == 1 &&
            EVP_MAC_final(self->context, ret_tag, &done, AUTH_TAG_BYTES) == 1 &&
+           done == AUTH_TAG_BYTES;
+}
+
+/* The label keeps it apart from tags: users choose some of these words, and a tag over what they chose
+ * would let them speak as this process. A packet's header begins with the version, 1. */
+bool
+auth_digest(auth *self, const unsigned char key[TUTTI_TRANSPORT_AUTH_KEY_BYTES], const void *data,
+            size_t size, unsigned char ret_digest[AUTH_TAG_BYTES])
+{
+    static const char label[16] = "tutti words 1";
+    size_t done = 0;
+
+    return EVP_MAC_init(self->context, key, TUTTI_TRANSPORT_AUTH_KEY_BYTES, NULL) == 1 &&
+           EVP_MAC_update(self->context, (const unsigned char *)label, sizeof(label)) == 1 &&
+           EVP_MAC_update(self->context, data, size) == 1 &&
+           EVP_MAC_final(self->context, ret_digest, &done, AUTH_TAG_BYTES) == 1 &&
            done == AUTH_TAG_BYTES;
 }
 
@@ -191,6 +209,28 @@ is_tag_in_window(auth *self, const unsigned char *key, tutti_bytes words, uint64
            CRYPTO_memcmp(tag, claimed, sizeof(tag)) == 0;
 }
 
+/* Behind the tag, which covers the digest. True of what waits at its sender: that is looked at when it
+ * was fetched. */
+static bool
+are_words_good(auth *self, const auth_seal *seal, const void *data, uint64_t data_size)
+{
+    unsigned char digest[AUTH_TAG_BYTES];
+
+    return !seal->covered || data == NULL ||
+           (auth_digest(self, seal->key, data, (size_t)data_size, digest) &&
+            CRYPTO_memcmp(digest, seal->digest, sizeof(digest)) == 0);
+}
+
+static void
+read_seal(const unsigned char *behind, const unsigned char *key, auth_seal *ret_seal)
+{
+    static const unsigned char zeros[AUTH_TAG_BYTES];
+
+    memcpy(ret_seal->digest, behind + DIGEST_AT, sizeof(ret_seal->digest));
+    memcpy(ret_seal->key, key, sizeof(ret_seal->key));
+    ret_seal->covered = memcmp(ret_seal->digest, zeros, sizeof(zeros)) != 0;
+}
+
 /* It has proved itself. A sender is remembered by the id that it draws for each connection, so a
  * member cannot use up another's counts without its key. */
 static bool
@@ -210,7 +250,7 @@ note_tag(auth *self, auth_sender *sender, const auth_sender *proved, const unsig
 
 static tutti_transport_verdict
 accept_of(auth *self, const auth_epoch *epoch, const unsigned char *header, size_t size,
-          uint64_t data_size)
+          const void *data, uint64_t data_size, auth_seal *ret_seal)
 {
     const unsigned char *behind = header + size - TUTTI_TRANSPORT_AUTH_BYTES;
     const auth_proof proof = read_proof(behind + PROOF_AT);
@@ -227,13 +267,18 @@ accept_of(auth *self, const auth_epoch *epoch, const unsigned char *header, size
     if (auth_is_over(self, epoch, proof.incarnation)) {
         return TUTTI_TRANSPORT_OVER;
     }
+    read_seal(behind, proved.key, ret_seal);
+    if (!are_words_good(self, ret_seal, data, data_size)) {
+        return TUTTI_TRANSPORT_REFUSED;
+    }
     return note_tag(self, sender, &proved, behind) ? TUTTI_TRANSPORT_MEMBER
                                                    : TUTTI_TRANSPORT_REFUSED;
 }
 
 /* The size is looked at first: without enough bytes `behind` would point in front of the header. */
 tutti_transport_verdict
-auth_accept(auth *self, const unsigned char *header, size_t size, uint64_t data_size)
+auth_accept(auth *self, const unsigned char *header, size_t size, const void *data,
+            uint64_t data_size, auth_seal *ret_seal)
 {
     const unsigned char *behind;
     const auth_epoch *epoch;
@@ -246,7 +291,7 @@ auth_accept(auth *self, const unsigned char *header, size_t size, uint64_t data_
     if (epoch == NULL) {
         return has_pass(self, behind) ? TUTTI_TRANSPORT_AHEAD : TUTTI_TRANSPORT_REFUSED;
     }
-    return accept_of(self, epoch, header, size, data_size);
+    return accept_of(self, epoch, header, size, data, data_size, ret_seal);
 }
 
 /* ------------------------------------------------------------------------------ other words */

@@ -2,7 +2,7 @@
  * The transport that adds a tag to each packet that leaves, and drops packets without a good one.
  * Engine's thread, all of it, but the open.
  *
- * Connections, rendezvous and sleeping are the inner transport's and are passed through. A packet
+ * Connections and sleeping are the inner transport's and are passed through. A packet
  * that leaves has a header of our own, in an auth_send, since the caller's header has no room for
  * the tag; the send is kept in `spare` after its ticket is back. Data is not copied.
  *
@@ -56,10 +56,14 @@ refuse_frame(auth *self, tutti_transport_rndv *rndv)
 /* The engine gets the header without what stands behind it. */
 void
 auth_hear(auth *self, const void *header, size_t header_size, const void *data, size_t size,
-          tutti_transport_rndv *rndv)
+          tutti_transport_rndv *rndv, const auth_seal *seal)
 {
-    self->events->on_packet(self->arg, header, header_size - TUTTI_TRANSPORT_AUTH_BYTES, data, size,
-                            rndv);
+    tutti_transport_rndv *ours = rndv == NULL ? NULL : auth_rndv_new(self, rndv, seal);
+
+    if (rndv == NULL || ours != NULL) {
+        self->events->on_packet(self->arg, header, header_size - TUTTI_TRANSPORT_AUTH_BYTES, data,
+                                size, ours);
+    }
 }
 
 /* OVER is not counted as strange: auth_is_over has counted it. */
@@ -68,10 +72,11 @@ on_packet(void *arg, const void *header, size_t header_size, const void *data, s
           tutti_transport_rndv *rndv)
 {
     auth *self = arg;
+    auth_seal seal;
 
-    switch (auth_accept(self, header, header_size, size)) {
+    switch (auth_accept(self, header, header_size, rndv == NULL ? data : NULL, size, &seal)) {
     case TUTTI_TRANSPORT_MEMBER:
-        auth_hear(self, header, header_size, data, size, rndv);
+        auth_hear(self, header, header_size, data, size, rndv, &seal);
         break;
     case TUTTI_TRANSPORT_AHEAD:
         if (!auth_wait(self, header, header_size, data, size, rndv)) {
@@ -116,23 +121,6 @@ auth_transport_listen(tutti_transport *transport, const tutti_transport_events *
     self->events = events;
     self->arg = arg;
     self->inner->ops->listen(self->inner, &inner_events, self);
-}
-
-static tutti_transport_result
-auth_transport_fetch(tutti_transport *transport, tutti_transport_rndv *rndv, void *dest,
-                     size_t size, tutti_transport_ticket *ticket)
-{
-    tutti_transport *inner = auth_from(transport)->inner;
-
-    return inner->ops->fetch(inner, rndv, dest, size, ticket);
-}
-
-static void
-auth_transport_drop(tutti_transport *transport, tutti_transport_rndv *rndv)
-{
-    tutti_transport *inner = auth_from(transport)->inner;
-
-    inner->ops->drop(inner, rndv);
 }
 
 static unsigned
@@ -307,10 +295,11 @@ renew_auth_conn(tutti_transport_conn *link)
     return true;
 }
 
-/* The header with the authentication tag behind it; 0 = no key, or OpenSSL could not. */
+/* The header with the authentication tag behind it; 0 = no key, or OpenSSL could not. `words`: the data
+ * is covered, too. */
 static size_t
-write_header(tutti_transport_conn *link, const void *header, size_t size, uint64_t data_size,
-             unsigned char ret_header[TUTTI_TRANSPORT_HEADER_MAX])
+write_header(tutti_transport_conn *link, const void *header, size_t size, const void *data,
+             size_t data_size, bool words, unsigned char ret_header[TUTTI_TRANSPORT_HEADER_MAX])
 {
     unsigned char *at = ret_header + size;
 
@@ -321,9 +310,14 @@ write_header(tutti_transport_conn *link, const void *header, size_t size, uint64
     memcpy(at, link->id, sizeof(link->id));
     auth_put_u64(at + 8, ++link->count);
     memcpy(at + 16, link->pass, sizeof(link->pass));
-    auth_put_u64(at + 24, auth_present(link->transport)->name);
-    auth_put_u64(at + 32, link->transport->incarnation);
-    return auth_tag(link->transport, link->key, ret_header, size + 40, data_size, at + 40)
+    memset(at + 24, 0, AUTH_TAG_BYTES);
+    if (words && data_size > 0 &&
+        !auth_digest(link->transport, link->key, data, data_size, at + 24)) {
+        return 0;
+    }
+    auth_put_u64(at + 40, auth_present(link->transport)->name);
+    auth_put_u64(at + 48, link->transport->incarnation);
+    return auth_tag(link->transport, link->key, ret_header, size + 56, data_size, at + 56)
                ? size + TUTTI_TRANSPORT_AUTH_BYTES
                : 0;
 }
@@ -342,7 +336,7 @@ auth_transport_send(tutti_transport_conn *link, const void *header, size_t heade
         return TUTTI_TRANSPORT_FAILED;
     }
     send->theirs = ticket;
-    sealed = write_header(link, header, header_size, size, send->header);
+    sealed = write_header(link, header, header_size, data, size, ticket->words, send->header);
     if (sealed != 0) {
         result =
             self->inner->ops->send(link->inner, send->header, sealed, data, size, &send->ticket);

@@ -5,10 +5,11 @@
  * another is sealed with a key made of that (HKDF), of a number that the receiver drew and puts
  * before its address, and of the incarnations of both; so a tag is good for one sender, one
  * receiver and one epoch. A packet carries the number of its way, a count, the name of its epoch,
- * its sender's incarnation, and a tag (SipHash-2-4 of 128 bits) over these, its header and the size
- * of its data. One that does not fit, or comes a second time, is dropped before the engine sees a
- * byte of it, and data that waits at its sender is not fetched. What is in the data is not covered,
- * and nothing is hidden: this is about who may speak, not about who may listen on the way.
+ * its sender's incarnation, a digest of its data if that is words of the engine, and a tag (SipHash-2-4
+ * of 128 bits) over these, its header and the size of its data. One that does not fit, or comes a second
+ * time, is dropped before the engine sees a byte of it, and data that waits at its sender is not fetched.
+ * Words that were fetched are compared with their digest. Tensors are not covered, and nothing is hidden:
+ * this is about who may speak, not about who may listen on the way.
  *
  * Members learn of an epoch at different times. What is sealed for the one before is heard for
  * TUTTI_TRANSPORT_AUTH_GRACE_NS more, but not from a revoked process; what is sealed for one that
@@ -22,7 +23,7 @@
 #define TUTTI_TRANSPORT_AUTH_KEY_BYTES 16
 #define TUTTI_TRANSPORT_AUTH_ADDRESS_BYTES                                                         \
     (TUTTI_TRANSPORT_AUTH_KEY_BYTES + 8)                              /* before the inner one */
-#define TUTTI_TRANSPORT_AUTH_BYTES (24 + TUTTI_TRANSPORT_PROOF_BYTES) /* behind a header */
+#define TUTTI_TRANSPORT_AUTH_BYTES (40 + TUTTI_TRANSPORT_PROOF_BYTES) /* behind a header */
 
 #define TUTTI_TRANSPORT_AUTH_GRACE_NS 2000000000ULL
 

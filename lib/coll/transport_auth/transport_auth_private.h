@@ -82,6 +82,24 @@ struct tutti_transport_conn {
     uint64_t count;
 };
 
+/* What a packet has shown when it was accepted: for its data, if that still has to be fetched. */
+typedef struct auth_seal {
+    bool covered; /* by this digest */
+    unsigned char digest[AUTH_TAG_BYTES];
+    unsigned char key[TUTTI_TRANSPORT_AUTH_KEY_BYTES];
+} auth_seal;
+
+/* One of the engine's: freed by its end as a fetch, or by a drop. */
+struct tutti_transport_rndv {
+    auth *transport;
+    tutti_transport_rndv *inner;
+    auth_seal seal;
+    tutti_transport_ticket ticket; /* the inner transport's, of a fetch */
+    tutti_transport_ticket *theirs;
+    const void *fetched;
+    size_t size;
+};
+
 /* A proof, and the end of what stands behind a header: name of the epoch, sender's incarnation. */
 typedef struct auth_proof {
     uint64_t name;
@@ -122,15 +140,20 @@ bool auth_tag(auth *self, const unsigned char key[TUTTI_TRANSPORT_AUTH_KEY_BYTES
               const void *words, size_t size, uint64_t data_size,
               unsigned char ret_tag[AUTH_TAG_BYTES]);
 
+/* A digest of words of the engine, under the key of the way. No tag is like it, whatever they are. */
+bool auth_digest(auth *self, const unsigned char key[TUTTI_TRANSPORT_AUTH_KEY_BYTES],
+                 const void *data, size_t size, unsigned char ret_digest[AUTH_TAG_BYTES]);
+
 /* Shows that the sender has been told the address `to`: enough to let its packets wait for a key,
  * not to have them accepted. */
 bool auth_pass(auth *self, const unsigned char to[TUTTI_TRANSPORT_AUTH_ADDRESS_BYTES],
                const unsigned char id[8], unsigned char ret_pass[8]);
 
-/* Is it a packet of a member, and for the first time? `header` with all that stands behind it. Of a
- * member it is remembered, so asking twice gives REFUSED. */
+/* Is it a packet of a member, and for the first time? `header` with all that stands behind it; data
+ * NULL: it waits at its sender. Of a member it is remembered, so asking twice gives REFUSED.
+ * [out] ret_seal  of a member */
 tutti_transport_verdict auth_accept(auth *self, const unsigned char *header, size_t size,
-                                    uint64_t data_size);
+                                    const void *data, uint64_t data_size, auth_seal *ret_seal);
 
 bool auth_transport_sign(tutti_transport *transport, tutti_bytes address, tutti_bytes words,
                          tutti_transport_proof *ret_proof);
@@ -140,6 +163,15 @@ tutti_transport_verdict auth_transport_verify(tutti_transport *transport, tutti_
 
 /* Forget senders whose keys are of earlier epochs than `before_turn`. */
 void auth_forget(auth *self, uint64_t before_turn);
+
+/* data.c: what waits at its sender, of packets that were accepted */
+
+/* NULL: no memory, and the inner one is dropped. */
+tutti_transport_rndv *auth_rndv_new(auth *self, tutti_transport_rndv *inner, const auth_seal *seal);
+tutti_transport_result auth_transport_fetch(tutti_transport *transport, tutti_transport_rndv *rndv,
+                                            void *dest, size_t size,
+                                            tutti_transport_ticket *ticket);
+void auth_transport_drop(tutti_transport *transport, tutti_transport_rndv *rndv);
 
 /* wait.c */
 
@@ -163,7 +195,7 @@ void auth_links_fini(auth *self);
 /* transport_auth.c */
 auth *auth_from(tutti_transport *transport);
 void auth_hear(auth *self, const void *header, size_t header_size, const void *data, size_t size,
-               tutti_transport_rndv *rndv);
+               tutti_transport_rndv *rndv, const auth_seal *seal);
 void auth_drop(auth *self, tutti_transport_rndv *rndv);
 
 #endif

@@ -101,16 +101,17 @@ auth_wait(auth *self, const void *header, size_t header_size, const void *data, 
 static void
 look_again(auth *self, waiting *it, uint64_t now_ns)
 {
+    const void *data = it->rndv == NULL ? it->data : NULL;
+    auth_seal seal;
     const tutti_transport_verdict verdict =
-        auth_accept(self, it->header, it->header_size, it->size);
+        auth_accept(self, it->header, it->header_size, data, it->size, &seal);
 
     if (verdict == TUTTI_TRANSPORT_AHEAD && !is_old(it, now_ns)) {
         put_waiting(self, it);
         return;
     }
     if (verdict == TUTTI_TRANSPORT_MEMBER) {
-        auth_hear(self, it->header, it->header_size, it->rndv == NULL ? it->data : NULL, it->size,
-                  it->rndv);
+        auth_hear(self, it->header, it->header_size, data, it->size, it->rndv, &seal);
     } else {
         auth_drop(self, it->rndv);
     }

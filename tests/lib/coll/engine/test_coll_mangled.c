@@ -9,9 +9,12 @@
 #include <stdlib.h>
 
 #include "coll/packet/packet.h"
+#include "coll/transport_auth/transport_auth.h"
 #include "support/world.h"
 
 #define LONG_MS 15000
+#define SHORT_MS 300
+#define META_BYTES 20000 /* wait at their sender until they are fetched */
 #define RANKS 2
 #define COUNT 4096       /* too many to ride with a signature: no rank is done before the other */
 #define STEP_ANNOUNCE 63 /* coll/state/op.h */
@@ -154,6 +157,70 @@ test_shapes__that_were_changed_are_refused(void **state)
     check_refused(&all_gather, TUTTI_PACKET_DATA, STEP_ANNOUNCE, false);
 }
 
+/* Somebody on the way has no key. */
+static tutti_transport *
+sealed(world *self)
+{
+    tutti_transport *transport = world_transport_fake(self);
+    tutti_error err;
+
+    assert_ok(
+        tutti_transport_auth_open(transport, self->incarnations[self->opening], &transport, &err));
+    return transport;
+}
+
+/* As if it had never come: the op ends at its deadline, and nothing of it was read. */
+static void
+test_signature__that_was_changed_and_has_a_seal_is_dropped(void **state)
+{
+    stroke on_the_way = {.from = 0, .kind = TUTTI_PACKET_AGREE};
+    run *runs[RANKS];
+    world w;
+    uint32_t i;
+
+    (void)state;
+    world_open(&w, sealed, RANKS);
+    fake_network_change(w.network, scribble, &on_the_way);
+    for (i = 0; i < RANKS; i++) {
+        runs[i] = run_new(TUTTI_COLL_ALL_REDUCE);
+        run_give(runs[i], TUTTI_DTYPE_INT32, COUNT, numbers[i], numbers[i]);
+        run_post(runs[i], w.groups[i], i == 0 ? LONG_MS : SHORT_MS);
+    }
+    for (i = 0; i < RANKS; i++) {
+        assert_int_equal(run_wait(runs[i]), TUTTI_DEADLINE_EXCEEDED);
+        run_free(runs[i]);
+    }
+    fake_network_change(w.network, NULL, NULL);
+    check_works(&w);
+    world_close(&w);
+}
+
+static void
+test_words__that_were_changed_behind_their_packet_fail_the_op(void **state)
+{
+    stroke on_the_way = {.from = 0, .kind = TUTTI_PACKET_META};
+    static unsigned char meta[META_BYTES];
+    run *sent;
+    run *got;
+    world w;
+
+    (void)state;
+    world_open(&w, sealed, RANKS);
+    fake_network_change(w.network, scribble, &on_the_way);
+    sent =
+        begin(&w, 0,
+              &(tutti_coll_args){.kind = TUTTI_COLL_SEND, .peer = 1, .meta = {meta, sizeof(meta)}});
+    got = begin(&w, 1, &(tutti_coll_args){.kind = TUTTI_COLL_RECV, .peer = 0});
+    assert_int_equal(run_wait(got), TUTTI_INTERNAL);
+    assert_text_has(got->err.text, "what rank 0 said was changed on the way");
+    assert_int_equal(run_wait(sent), TUTTI_INTERNAL);
+    fake_network_change(w.network, NULL, NULL);
+    check_works(&w);
+    run_free(sent);
+    run_free(got);
+    world_close(&w);
+}
+
 int
 main(void)
 {
@@ -161,6 +228,8 @@ main(void)
         cmocka_unit_test(test_signature__that_waited_for_its_op_and_was_changed_is_refused),
         cmocka_unit_test(test_signature__that_comes_and_was_changed_is_refused),
         cmocka_unit_test(test_shapes__that_were_changed_are_refused),
+        cmocka_unit_test(test_signature__that_was_changed_and_has_a_seal_is_dropped),
+        cmocka_unit_test(test_words__that_were_changed_behind_their_packet_fail_the_op),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,10 +11,12 @@
 #include "coll/ucx/ucx.h"
 
 #define KEPT_MAX 8192
+#define DATA_MAX 16 /* bytes of data that are kept */
 
 typedef struct packet {
     unsigned char header[TUTTI_TRANSPORT_HEADER_MAX];
     size_t header_size;
+    unsigned char data[DATA_MAX];
     size_t size;
 } packet;
 
@@ -26,8 +28,9 @@ typedef struct post {
     packet kept[KEPT_MAX];
     size_t count;
     size_t dropped;
-    bool later; /* sends stay out until the test ends them */
+    bool later; /* sends and fetches stay out until the test ends them */
     tutti_transport_ticket *out;
+    unsigned char at_sender[DATA_MAX]; /* what a fetch gives */
 } post;
 
 struct tutti_transport_conn {
@@ -77,11 +80,26 @@ post_send(tutti_transport_conn *link, const void *header, size_t header_size, co
     post *self = link->transport;
     packet *kept = &self->kept[self->count++];
 
-    (void)data;
+    if (data != NULL) {
+        memcpy(kept->data, data, size);
+    }
     assert_true(header_size <= sizeof(kept->header) && self->count <= KEPT_MAX);
     memcpy(kept->header, header, header_size);
     kept->header_size = header_size;
     kept->size = size;
+    self->out = ticket;
+    return self->later ? TUTTI_TRANSPORT_LATER : TUTTI_TRANSPORT_DONE;
+}
+
+static tutti_transport_result
+post_fetch(tutti_transport *transport, tutti_transport_rndv *rndv, void *dest, size_t size,
+           tutti_transport_ticket *ticket)
+{
+    post *self = tutti_container_of(transport, post, base);
+
+    (void)rndv;
+    assert_true(size <= DATA_MAX);
+    memcpy(dest, self->at_sender, size);
     self->out = ticket;
     return self->later ? TUTTI_TRANSPORT_LATER : TUTTI_TRANSPORT_DONE;
 }
@@ -105,6 +123,7 @@ static const tutti_transport_ops post_ops = {.size = sizeof(post_ops),
                                              .connect = post_connect,
                                              .disconnect = post_disconnect,
                                              .send = post_send,
+                                             .fetch = post_fetch,
                                              .drop = post_drop,
                                              .close = post_close};
 
@@ -116,6 +135,7 @@ typedef struct pair {
     size_t heard;
     unsigned char last[TUTTI_TRANSPORT_HEADER_MAX];
     size_t last_size;
+    tutti_transport_rndv *rndv; /* of the last one, until it is fetched */
     size_t ended;
 } pair;
 
@@ -127,7 +147,7 @@ on_packet(void *arg, const void *header, size_t header_size, const void *data, s
 
     (void)data;
     (void)size;
-    (void)rndv;
+    self->rndv = rndv;
     self->heard++;
     memcpy(self->last, header, header_size);
     self->last_size = header_size;
@@ -189,6 +209,9 @@ end(void **state)
     pair *self = *state;
     size_t i;
 
+    if (self->rndv != NULL) {
+        self->transport[1]->ops->drop(self->transport[1], self->rndv);
+    }
     self->transport[0]->ops->disconnect(self->conn);
     for (i = 0; i < 2; i++) {
         self->transport[i]->ops->close(self->transport[i]);
@@ -210,10 +233,10 @@ send_one(pair *self, const char *header, size_t size)
 static void
 hand_over(pair *self, const packet *what, tutti_transport_rndv *rndv)
 {
-    static const unsigned char data[16]; /* of those without a rndv */
     post *inner = self->inner[1];
 
-    inner->events->on_packet(inner->arg, what->header, what->header_size, data, what->size, rndv);
+    inner->events->on_packet(inner->arg, what->header, what->header_size,
+                             rndv == NULL ? what->data : NULL, what->size, rndv);
 }
 
 static void
@@ -252,9 +275,91 @@ test_seal__covers_every_bit_of_the_header(void **state)
     assert_int_equal(self->heard, 0);
     /* But a name of 64 bits: an epoch that we have not heard of. */
     assert_int_equal(stats_of(self->transport[1]).waiting, 64);
-    assert_int_equal(stats_of(self->transport[1]).strange, 8 * 62 - 64 + 62 + 1);
+    assert_int_equal(stats_of(self->transport[1]).strange, 8 * 78 - 64 + 78 + 1);
     hand_over(self, &self->inner[0]->kept[0], NULL);
     assert_int_equal(self->heard, 1);
+}
+
+/* What the engine says, and no tensor. */
+static const packet *
+send_words(pair *self)
+{
+    static tutti_transport_ticket ticket = {.words = true};
+
+    assert_int_equal(
+        self->transport[0]->ops->send(self->conn, "header", 6, "signatures", 10, &ticket),
+        TUTTI_TRANSPORT_DONE);
+    return &self->inner[0]->kept[self->inner[0]->count - 1];
+}
+
+static void
+test_seal__covers_every_bit_of_words(void **state)
+{
+    pair *self = *state;
+    const packet *sent = send_words(self);
+    packet changed;
+    size_t bit;
+
+    for (bit = 0; bit < 8 * sent->size; bit++) {
+        changed = *sent;
+        changed.data[bit / 8] ^= (unsigned char)(1u << bit % 8);
+        hand_over(self, &changed, NULL);
+    }
+    assert_int_equal(self->heard, 0);
+    assert_int_equal(stats_of(self->transport[1]).strange, 8 * sent->size);
+    hand_over(self, sent, NULL);
+    assert_int_equal(self->heard, 1);
+}
+
+static size_t fetched_well;
+static size_t fetched_ill;
+
+static void
+note_fetch(tutti_transport_ticket *ticket, bool ok)
+{
+    assert_int_equal(ticket->forged, !ok);
+    fetched_well += ok;
+    fetched_ill += !ok;
+}
+
+static void
+check_fetch(pair *self, bool later, bool change)
+{
+    tutti_transport_ticket ticket = {.on_done = note_fetch};
+    const packet *sent = send_words(self);
+    post *inner = self->inner[1];
+    unsigned char room[DATA_MAX];
+    tutti_transport_result result;
+    int theirs;
+
+    fetched_well = fetched_ill = 0;
+    hand_over(self, sent, (tutti_transport_rndv *)(void *)&theirs);
+    memcpy(inner->at_sender, sent->data, sent->size);
+    inner->at_sender[sent->size - 1] ^= change ? 1 : 0;
+    inner->later = later;
+    result =
+        self->transport[1]->ops->fetch(self->transport[1], self->rndv, room, sent->size, &ticket);
+    self->rndv = NULL;
+    if (later) {
+        assert_int_equal(result, TUTTI_TRANSPORT_LATER);
+        inner->out->on_done(inner->out, true);
+    } else {
+        note_fetch(&ticket, result == TUTTI_TRANSPORT_DONE);
+    }
+    assert_int_equal(fetched_well, change ? 0 : 1);
+    assert_int_equal(fetched_ill, change ? 1 : 0);
+}
+
+static void
+test_seal__covers_words_that_wait_at_their_sender(void **state)
+{
+    pair *self = *state;
+
+    check_fetch(self, false, false);
+    check_fetch(self, true, false);
+    check_fetch(self, false, true);
+    check_fetch(self, true, true);
+    assert_int_equal(stats_of(self->transport[1]).strange, 2);
 }
 
 static void
@@ -438,9 +543,10 @@ test_seal__that_waits_shows_that_its_sender_knows_our_address(void **state)
 
     rekey(self->transport[0], 2);
     send_one(self, "header", 5);
-    for (byte = 0; byte < 8; byte++) { /* number, count and pass stand in front of the proof */
+    for (byte = 0; byte < 8;
+         byte++) { /* number, count, pass and digest stand in front of the proof */
         changed = self->inner[0]->kept[0];
-        changed.header[changed.header_size - TUTTI_TRANSPORT_PROOF_BYTES - 8 + byte] ^= 1;
+        changed.header[changed.header_size - TUTTI_TRANSPORT_PROOF_BYTES - 24 + byte] ^= 1;
         hand_over(self, &changed, NULL);
     }
     assert_int_equal(stats_of(self->transport[1]).waiting, 0);
@@ -730,6 +836,8 @@ main(void)
     const struct CMUnitTest tests[] = {
         AUTH_TEST(test_seal__of_a_member_is_taken_off),
         AUTH_TEST(test_seal__covers_every_bit_of_the_header),
+        AUTH_TEST(test_seal__covers_every_bit_of_words),
+        AUTH_TEST(test_seal__covers_words_that_wait_at_their_sender),
         AUTH_TEST(test_seal__for_another_process_is_refused),
         AUTH_TEST(test_seal__is_good_once),
         AUTH_TEST(test_seal__that_is_none_leaves_data_at_its_sender),
