@@ -12,6 +12,7 @@
  *             there; then the tensor is deleted; "ok", or the error
  *   many N    N further clients, of which each puts, stats and deletes one tensor; "ok"
  *   again 0   each of them once more
+ *   turns N   N times: the first of them makes many calls, then each of them some; "ok"
  *   fork      an op in a child of fork: its reason
  *
  * Run by tests/system/test_lanes.py.
@@ -332,6 +333,25 @@ do_again(unsigned long unused)
     (void)printf("%s\n", code == TUTTI_OK ? "ok" : err.text);
 }
 
+/* The first one's calls make the agent forget that it has heard of the others. */
+static void
+do_turns(unsigned long count)
+{
+    tutti_error err = {0};
+    tutti_code code = TUTTI_OK;
+    size_t i;
+
+    while (count-- > 0 && code == TUTTI_OK) {
+        for (i = 0; i < 20 && code == TUTTI_OK; i++) {
+            code = use_other(others[0], &err);
+        }
+        for (i = 0; i < MANY_MAX && others[i] != NULL && code == TUTTI_OK; i++) {
+            code = use_other(others[i], &err);
+        }
+    }
+    (void)printf("%s\n", code == TUTTI_OK ? "ok" : err.text);
+}
+
 static void
 do_fork(void)
 {
@@ -359,7 +379,8 @@ do_line(const char *agent, const char *word, unsigned long number)
         void (*run)(unsigned long number);
     } words[] = {{"ops", do_ops},     {"wait", do_wait},        {"queue", do_queue},
                  {"fd", do_fd},       {"line", do_line_of_ops}, {"hang", do_hang},
-                 {"flood", do_flood}, {"leave", do_leave},      {"again", do_again}};
+                 {"flood", do_flood}, {"leave", do_leave},      {"again", do_again},
+                 {"turns", do_turns}};
     size_t i;
 
     for (i = 0; i < sizeof(words) / sizeof(words[0]); i++) {

@@ -8,6 +8,7 @@
  *   comes N   a key that another client sets is waited for, N ms; "ok", or the error
  *   put 0     ... by this one
  *   many N    N further clients, of which each makes five calls; "ok"
+ *   turns N   N times: the first of them makes many calls, then each of them some; "ok"
  *   threads N N threads add 1000 times 1, by this client; "ok"
  *
  * usage: store_program COORDINATOR [TOKEN-FILE]; run by tests/system/test_store_stream.py.
@@ -241,6 +242,25 @@ do_many(unsigned long count)
     (void)printf("%s\n", good ? "ok" : err.text);
 }
 
+/* The first one's calls make the coordinator forget that it has heard of the others. */
+static void
+do_turns(unsigned long count)
+{
+    tutti_error err = {0};
+    bool good = others[0] != NULL;
+    unsigned long i;
+
+    while (count-- > 0 && good) {
+        for (i = 0; i < 20 && good; i++) {
+            good = set_and_get(others[0], "turns", &err);
+        }
+        for (i = 0; i < MANY_MAX && others[i] != NULL && good; i++) {
+            good = set_and_get(others[i], "turns", &err);
+        }
+    }
+    (void)printf("%s\n", good ? "ok" : err.text);
+}
+
 static void *
 run_adds(void *arg)
 {
@@ -301,6 +321,8 @@ do_words(const char *words)
         say(tutti_kv_set(client, "comes", 5, "1", 1, &err), &err);
     } else if (strcmp(name, "many") == 0) {
         do_many(number);
+    } else if (strcmp(name, "turns") == 0) {
+        do_turns(number);
     } else {
         do_threads(number);
     }

@@ -1,4 +1,4 @@
-"""Goal: the protocols of shared memory and of joining are right, and the models that say so can fail.
+"""Goal: the protocols of shared memory, of lanes and of joining are right, and the models that say so can fail.
 
 Method: Spin looks at every interleaving of docs/models; with any of their orders changed it must find
 what goes wrong.
@@ -55,6 +55,20 @@ class TestModels(unittest.TestCase):
             with self.subTest(define):
                 wrong, _ = self.check("shm_ring", "-DRECORDS=3", "-D" + define)
                 self.assertIn(what, wrong)
+
+    def test_lanes__of_which_one_thread_serves_several_lose_no_message(self):
+        for recent in (1, 2):
+            with self.subTest(recent=recent):
+                wrong, states = self.check("lane_sleep", "-DRECENT=%d" % recent)
+                print("# %d states" % states)
+                self.assertEqual(wrong, "")
+                self.assertGreater(states, 10000)
+
+    def test_lanes__need_each_of_their_rules(self):
+        for define, recent in [("KEEP_REPLACED", 1), ("KEEP_OTHERS", 2), ("WAKE_CROWDED", 2)]:
+            with self.subTest(define):
+                wrong, _ = self.check("lane_sleep", "-DRECENT=%d" % recent, "-D" + define)
+                self.assertIn("invalid end state", wrong)
 
     def test_join__drops_no_signature(self):
         wrong, states = self.check("join")

@@ -32,6 +32,10 @@ class Client:
     def hear(self):
         return self.process.stdout.readline().strip()
 
+    def ask(self, *words):
+        self.say(*words)
+        return self.hear()
+
     def cpu_ticks(self):
         with open("/proc/%d/stat" % self.process.pid) as file:
             return sum(map(int, file.read().rsplit(")", 1)[1].split()[11:13]))

@@ -171,6 +171,21 @@ class Busy(LaneCase):
             self.wait_lanes(3, rank)
 
 
+class BusyForMany(LaneCase):
+    size = 1
+    options = ("--busy-poll", "10ms")  # so that it is busy between any two calls
+
+    def test_an_agent_that_polls_answers_the_client_that_it_has_not_heard_of_lately(self):
+        for count in (2, 4, 64):
+            with self.subTest(clients=count):
+                client = Client(self, self.cluster.agents[0])
+                self.assertEqual(client.ask("many", count), "ok")
+                self.assertEqual(client.ask("turns", 3), "ok")
+                self.assertGreaterEqual(self.lanes(), count)
+                client.process.stdin.close()
+                self.wait_lanes(0)
+
+
 class Off(LaneCase):
     options = ("--no-lane",)
 

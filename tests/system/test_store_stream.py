@@ -99,6 +99,20 @@ class Busy(Case):
         self.assertEqual(client.ask("adds", 1000), "ok 1000")
 
 
+class BusyForMany(Case):
+    options = ("--busy-poll", "10ms")  # so that it is busy between any two calls
+
+    def test_a_coordinator_that_polls_answers_the_client_that_it_has_not_heard_of_lately(self):
+        for count in (2, 4, 64):
+            with self.subTest(clients=count):
+                client = self.client()
+                self.assertEqual(client.ask("many", count), "ok")
+                self.assertEqual(client.ask("turns", 3), "ok")
+                self.assertGreaterEqual(self.coordinator.lanes(), count)
+                client.process.stdin.close()
+                self.wait_lanes(0)
+
+
 class Limits(Case):
     options = ("--lanes-max", str(LANES_MAX))
 

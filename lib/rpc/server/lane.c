@@ -9,7 +9,9 @@
  *
  * A lane sleeps (the client has to ring) while a message is wanted and none is there. While none is
  * wanted, because a command is being worked on, the client need not ring: rpc_lane_read looks
- * whether one has come meanwhile.
+ * whether one has come meanwhile. With --busy-poll the lanes in `recent`, and no others, are awake
+ * while the thread looks at them without sleeping: each one is put to sleep again when it leaves
+ * `recent` and before the thread sleeps (docs/models/lane_sleep.pml).
  */
 #include "rpc/server/lane.h"
 
@@ -121,6 +123,16 @@ forget_recent(tutti_rpc_lanes *lanes, const tutti_rpc_lane *lane)
             lanes->recent[i] = NULL;
         }
     }
+}
+
+static bool
+is_recent(const tutti_rpc_lanes *lanes, const tutti_rpc_lane *lane)
+{
+    size_t i;
+
+    for (i = 0; i < RECENT_MAX && lanes->recent[i] != lane; i++) {
+    }
+    return i < RECENT_MAX;
 }
 
 static void
@@ -322,6 +334,7 @@ rpc_lane_unbind(tutti_rpc_call *call)
     (void)epoll_ctl(lane->lanes->poller, EPOLL_CTL_DEL, lane->rings.bell, NULL);
     call->lane = NULL;
     lane->call = NULL;
+    atomic_store_explicit(&lane->wants, false, memory_order_relaxed); /* what is left is nobody's */
     tutti_list_remove(&lane->ready);
     tutti_list_init(&lane->ready);
     tutti_list_remove(&lane->written);
@@ -632,6 +645,62 @@ has_message(const tutti_rpc_lane *lane)
            tutti_lane_has_some(&lane->rings);
 }
 
+/*
+ * Clients of lanes that look_busy looks at need not ring. A lane whose answer waits for room is
+ * left alone: its client rings when it has made some, and no look at messages would notice that.
+ */
+static void
+wake_recent(tutti_rpc_lanes *lanes)
+{
+    size_t i;
+
+    for (i = 0; i < RECENT_MAX; i++) {
+        tutti_rpc_lane *lane = lanes->recent[i];
+
+        if (lane != NULL) {
+            (void)pthread_mutex_lock(&lane->lock);
+            if (lane->pending == NULL) {
+                tutti_lane_stay_awake(&lane->rings);
+            }
+            (void)pthread_mutex_unlock(&lane->lock);
+        }
+    }
+}
+
+/* Nobody looks at it any more: its client rings from here on, and we do for what has come before. */
+static void
+put_to_sleep(tutti_rpc_lane *lane)
+{
+    (void)tutti_lane_may_sleep(&lane->rings);
+    if (has_message(lane)) {
+        tutti_bell_ring(lane->rings.bell);
+    }
+}
+
+static void
+put_recent_to_sleep(tutti_rpc_lanes *lanes)
+{
+    size_t i;
+
+    for (i = 0; i < RECENT_MAX; i++) {
+        if (lanes->recent[i] != NULL) {
+            put_to_sleep(lanes->recent[i]);
+        }
+    }
+}
+
+/* It replaces the one that is longest in there, which need not be one that is longest without a message. */
+static void
+add_recent(tutti_rpc_lanes *lanes, tutti_rpc_lane *lane)
+{
+    tutti_rpc_lane **place = &lanes->recent[lanes->recent_next++ % RECENT_MAX];
+
+    if (*place != NULL) {
+        put_to_sleep(*place);
+    }
+    *place = lane;
+}
+
 /* Remember who sent last, and whether messages come more often than `busy_ns`. */
 static void
 note_recent(tutti_rpc_lanes *lanes, const struct epoll_event *events, int count)
@@ -644,9 +713,8 @@ note_recent(tutti_rpc_lanes *lanes, const struct epoll_event *events, int count)
     for (i = 0; i < count; i++) {
         tutti_rpc_lane *lane = events[i].data.ptr;
 
-        if (lane != NULL) {
-            forget_recent(lanes, lane);
-            lanes->recent[lanes->recent_next++ % RECENT_MAX] = lane;
+        if (lane != NULL && !is_recent(lanes, lane)) {
+            add_recent(lanes, lane);
         }
     }
 }
@@ -692,13 +760,8 @@ look_busy(tutti_rpc_lanes *lanes, struct epoll_event *events)
     const uint64_t until_ns = tutti_clock_ns() + lanes->busy_ns;
     unsigned yields = 0;
     int count = 0;
-    size_t i;
 
-    for (i = 0; i < RECENT_MAX; i++) {
-        if (lanes->recent[i] != NULL) {
-            tutti_lane_stay_awake(&lanes->recent[i]->rings);
-        }
-    }
+    wake_recent(lanes);
     while (count == 0 && tutti_clock_ns() < until_ns) {
         count = find_some_times(lanes, events);
         if (count == 0 && ++yields % YIELDS_A_POLL == 0) {
@@ -706,11 +769,6 @@ look_busy(tutti_rpc_lanes *lanes, struct epoll_event *events)
         }
         if (count == 0) {
             (void)sched_yield();
-        }
-    }
-    for (i = 0; i < RECENT_MAX && count == 0; i++) {
-        if (lanes->recent[i] != NULL && !tutti_lane_may_sleep(&lanes->recent[i]->rings)) {
-            events[count++].data.ptr = lanes->recent[i];
         }
     }
     return count;
@@ -727,7 +785,11 @@ wait_events(tutti_rpc_lanes *lanes, struct epoll_event *events)
     if (lanes->often) {
         count = look_busy(lanes, events);
     }
-    return count != 0 ? count : epoll_wait(lanes->poller, events, EVENTS_AT_ONCE, -1);
+    if (count != 0) {
+        return count;
+    }
+    put_recent_to_sleep(lanes);
+    return epoll_wait(lanes->poller, events, EVENTS_AT_ONCE, -1);
 }
 
 static void *

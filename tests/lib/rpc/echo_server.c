@@ -87,7 +87,7 @@ echo_server_start(echo_server *self, size_t loop_count, tutti_error *err)
     tutti_rpc_server_add(self->server, &service);
     tutti_rpc_server_on_drain(self->server, on_drain, self);
     if (self->has_lanes) {
-        code = tutti_rpc_lanes_open(service.loop, 0, &self->lanes, err);
+        code = tutti_rpc_lanes_open(service.loop, self->busy_ns, &self->lanes, err);
         tutti_rpc_server_lanes(self->server, self->lanes);
     }
     if (self->authorize != NULL) {

@@ -41,9 +41,10 @@ typedef struct echo_server {
     tutti_rpc_gate *gate;   /* of the service; NULL = none */
     tutti_rpc_lanes *lanes; /* of the last loop, when `has_lanes` */
     bool has_lanes;
-    bool open_calls; /* Unary needs no credentials */
-    bool quiet_chat; /* Chat runs on the first loop, all else on the last */
-    bool open_enums; /* enum numbers nobody knows reach the handlers */
+    uint64_t busy_ns; /* of the lanes */
+    bool open_calls;  /* Unary needs no credentials */
+    bool quiet_chat;  /* Chat runs on the first loop, all else on the last */
+    bool open_enums;  /* enum numbers nobody knows reach the handlers */
     tutti_rpc_task release;
     tutti_list_node parked; /* loop's thread */
     tutti_list_node slow;   /* likewise */
