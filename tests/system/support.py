@@ -333,6 +333,13 @@ class _TapResult(unittest.TestResult):
         self._line("not ok", test)
         self._diagnose(self.failures[-1][1])
 
+    def addSubTest(self, test, subtest, err):
+        """A part that fails is told here alone: its test is then neither a success nor a failure."""
+        super().addSubTest(test, subtest, err)
+        if err is not None:
+            self._line("not ok", test)
+            self._diagnose("%s\n%s" % (subtest, (self.failures + self.errors)[-1][1]))
+
 
 def main():
     """Run the tests of the calling script, or those named on the command line; one line each."""

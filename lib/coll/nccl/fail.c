@@ -27,6 +27,7 @@ tutti_nccl_fail_cuda(tutti_error *err, const char *call, cudaError_t said)
                              call, cudaGetErrorString(said), cudaGetErrorName(said));
 
     tutti_error_set_cause(err, "cuda", (int)said);
+    (void)cudaGetLastError(); /* else the next launch of a kernel would report it */
     return code;
 }
 

@@ -65,7 +65,7 @@ tutti_nccl_kernel_run(const nccl_kernel *kernel, cudaStream_t stream, tutti_erro
                                .output = kernel->output,
                                .input_count = kernel->input_count,
                                .reduce = (uint32_t)kernel->reduce};
-    const uint64_t blocks = (kernel->count + BLOCK - 1) / BLOCK;
+    const uint64_t blocks = kernel->count == 0 ? 1 : (kernel->count + BLOCK - 1) / BLOCK;
     const dim3 grid = {.x = (unsigned)(blocks < BLOCKS_MAX ? blocks : BLOCKS_MAX), .y = 1, .z = 1};
     const dim3 block = {.x = BLOCK, .y = 1, .z = 1};
     void *args[] = {&values};
@@ -75,4 +75,30 @@ tutti_nccl_kernel_run(const nccl_kernel *kernel, cudaStream_t stream, tutti_erro
     TUTTI_TRY(find_kernel(kernel->dtype, &found, err));
     said = cudaLaunchKernel((const void *)found, grid, block, args, 0, stream);
     return said == cudaSuccess ? TUTTI_OK : tutti_nccl_fail_cuda(err, "cudaLaunchKernel", said);
+}
+
+/* The first launch of a kernel loads it, and that waits for all that the device runs: for kernels
+ * of NCCL too, which wait for other ranks. So each runs once over nothing while nothing else does.
+ */
+tutti_code
+tutti_nccl_kernels_load(nccl_backend *backend, tutti_error *err)
+{
+    static const tutti_dtype dtypes[] = {TUTTI_DTYPE_BOOL,   TUTTI_DTYPE_UINT8,  TUTTI_DTYPE_UINT16,
+                                         TUTTI_DTYPE_UINT32, TUTTI_DTYPE_UINT64, TUTTI_DTYPE_INT8,
+                                         TUTTI_DTYPE_INT16,  TUTTI_DTYPE_INT32,  TUTTI_DTYPE_INT64};
+    nccl_kernel kernel = {.input_count = 1, .reduce = TUTTI_REDUCE_BAND};
+    tutti_code code = TUTTI_OK;
+    cudaError_t said;
+    size_t i;
+
+    for (i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]) && code == TUTTI_OK; i++) {
+        kernel.dtype = dtypes[i];
+        code = tutti_nccl_kernel_run(&kernel, backend->stream, err);
+    }
+    if (code != TUTTI_OK) {
+        return TUTTI_NCCL_FATBIN_EMPTY ? TUTTI_OK : code; /* an op that needs one says so */
+    }
+    said = cudaStreamSynchronize(backend->stream);
+    return said == cudaSuccess ? TUTTI_OK
+                               : tutti_nccl_fail_cuda(err, "cudaStreamSynchronize", said);
 }

@@ -21,6 +21,8 @@ enum {
     STEP_END
 };
 
+#define ENTRIES_OF_GROUP 8 /* of the stream: a kernel, and the events that NCCL puts around it */
+#define ENTRIES_OF_OP 4    /* to follow, to wait, and two records */
 #define PITCH_MAX 2147483647ULL /* of cudaMemcpy2DAsync, on all devices */
 
 /* A stride, where the other side may be one run of bytes. */
@@ -64,17 +66,39 @@ copy_one(const nccl_copy *copy, cudaStream_t stream)
                              rows->rows, cudaMemcpyDefault, stream);
 }
 
+/* The op goes on when the stream has come here: tutti_nccl_launch. */
 static tutti_code
-copy_all(const nccl_op *self, const tutti_buf *list, tutti_error *err)
+pause_here(nccl_op *self, tutti_error *err)
+{
+    cudaError_t said = self->event != NULL
+                           ? cudaSuccess
+                           : cudaEventCreateWithFlags(&self->event, cudaEventDisableTiming);
+
+    if (said == cudaSuccess) {
+        said = cudaEventRecord(self->event, self->backend->stream);
+    }
+    self->pausing = said == cudaSuccess;
+    return self->pausing ? TUTTI_OK : tutti_nccl_fail_cuda(err, "cudaEventRecord", said);
+}
+
+/* A list of more than NCCL_COPIES_MAX begins when the stream has come to it, and goes into it in
+ * parts: a full stream would make the engine wait, and nobody could abort what it waits for. */
+static tutti_code
+copy_part(nccl_op *self, const tutti_buf *list, tutti_error *err)
 {
     const nccl_copy *copies = (const nccl_copy *)(const void *)list->data;
+    const size_t count = list->size / sizeof(*copies);
+    const size_t end =
+        count - self->copied > NCCL_COPIES_MAX ? self->copied + NCCL_COPIES_MAX : count;
     cudaError_t said = cudaSuccess;
-    size_t i;
 
-    for (i = 0; i < list->size / sizeof(*copies) && said == cudaSuccess; i++) {
-        said = copy_one(&copies[i], self->backend->stream);
+    while (self->copied < end && said == cudaSuccess) {
+        said = copy_one(&copies[self->copied++], self->backend->stream);
     }
-    return said == cudaSuccess ? TUTTI_OK : tutti_nccl_fail_cuda(err, "cudaMemcpy2DAsync", said);
+    if (said != cudaSuccess) {
+        return tutti_nccl_fail_cuda(err, "cudaMemcpy2DAsync", said);
+    }
+    return end < count ? pause_here(self, err) : TUTTI_OK;
 }
 
 /* ------------------------------------------------------------------------------ calls */
@@ -252,7 +276,9 @@ static tutti_code
 mark_end(nccl_op *self, tutti_error *err)
 {
     const tutti_coll_events *events = self->op->events;
-    cudaError_t said = cudaEventCreateWithFlags(&self->event, cudaEventDisableTiming);
+    cudaError_t said = self->event != NULL
+                           ? cudaSuccess
+                           : cudaEventCreateWithFlags(&self->event, cudaEventDisableTiming);
 
     if (said == cudaSuccess) {
         said = cudaEventRecord(self->event, self->backend->stream);
@@ -263,6 +289,16 @@ mark_end(nccl_op *self, tutti_error *err)
     return said == cudaSuccess ? TUTTI_OK : tutti_nccl_fail_cuda(err, "cudaEventRecord", said);
 }
 
+/* A long list of copies waits for its turn in the stream before its first part, too: what is before
+ * it may wait for other ranks. */
+static tutti_code
+begin_list(nccl_op *self, tutti_error *err)
+{
+    const bool is_long = self->plan.unpacks.size / sizeof(nccl_copy) > NCCL_COPIES_MAX;
+
+    return self->step == STEP_UNPACK && is_long ? pause_here(self, err) : TUTTI_OK;
+}
+
 static tutti_code
 run_step(nccl_op *self, tutti_error *err)
 {
@@ -270,7 +306,7 @@ run_step(nccl_op *self, tutti_error *err)
     case STEP_FOLLOW:
         return begin_launch(self, err);
     case STEP_PACK:
-        return copy_all(self, &self->plan.packs, err);
+        return copy_part(self, &self->plan.packs, err);
     case STEP_FIRST:
         return run_group(self, &self->plan.first, err);
     case STEP_KERNELS:
@@ -278,7 +314,7 @@ run_step(nccl_op *self, tutti_error *err)
     case STEP_SECOND:
         return run_group(self, &self->plan.second, err);
     case STEP_UNPACK:
-        return copy_all(self, &self->plan.unpacks, err);
+        return copy_part(self, &self->plan.unpacks, err);
     default:
         return mark_end(self, err);
     }
@@ -303,22 +339,55 @@ see_issued(nccl_op *self, tutti_error *err)
     return tutti_nccl_fail(err, self->op, self->comm->comm, "ncclGroupEnd", result);
 }
 
+/* Has the stream come to where the op waits for it? */
+static tutti_code
+see_pause(nccl_op *self, tutti_error *err)
+{
+    const cudaError_t said = cudaEventQuery(self->event);
+
+    self->pausing = said == cudaErrorNotReady;
+    return said == cudaSuccess || self->pausing ? TUTTI_OK
+                                                : tutti_nccl_fail_cuda(err, "cudaEventQuery", said);
+}
+
+static tutti_code
+see_whether_waiting(nccl_op *self, tutti_error *err)
+{
+    if (self->issuing) {
+        TUTTI_TRY(see_issued(self, err));
+    }
+    return self->pausing ? see_pause(self, err) : TUTTI_OK;
+}
+
+size_t
+tutti_nccl_launch_entries(const nccl_op *self)
+{
+    const size_t packs = self->plan.packs.size / sizeof(nccl_copy);
+    const size_t unpacks = self->plan.unpacks.size / sizeof(nccl_copy);
+    const size_t groups =
+        (self->plan.first.size > 0 ? 1u : 0u) + (self->plan.second.size > 0 ? 1u : 0u);
+
+    return (packs < NCCL_COPIES_MAX ? packs : NCCL_COPIES_MAX) +
+           (unpacks < NCCL_COPIES_MAX ? unpacks : NCCL_COPIES_MAX) + ENTRIES_OF_GROUP * groups +
+           self->plan.kernels.size / sizeof(nccl_kernel) + ENTRIES_OF_OP;
+}
+
 tutti_code
 tutti_nccl_launch(nccl_op *self, bool *ret_done, tutti_error *err)
 {
-    tutti_code code = TUTTI_OK;
-
     *ret_done = false;
-    while (code == TUTTI_OK && !*ret_done) {
-        if (self->issuing) {
-            code = see_issued(self, err);
-            if (code != TUTTI_OK || self->issuing) {
-                return code;
-            }
+    while (!*ret_done) {
+        TUTTI_TRY(see_whether_waiting(self, err));
+        if (self->issuing || self->pausing) {
+            return TUTTI_OK;
         }
-        code = run_step(self, err);
+        TUTTI_TRY(run_step(self, err));
         *ret_done = self->step == STEP_END;
-        self->step++;
+        if (!self->pausing) {
+            self->step++;
+            self->copied = 0;
+            TUTTI_TRY(begin_list(self, err));
+        }
     }
-    return code;
+    return TUTTI_OK;
 }

@@ -338,7 +338,8 @@ open_device(nccl_backend *self, tutti_error *err)
         call = "cudaMemPoolSetAttribute";
         said = cudaMemPoolSetAttribute(self->pool, cudaMemPoolAttrReleaseThreshold, &kept);
     }
-    return said == cudaSuccess ? TUTTI_OK : tutti_nccl_fail_cuda(err, call, said);
+    return said == cudaSuccess ? tutti_nccl_kernels_load(self, err)
+                               : tutti_nccl_fail_cuda(err, call, said);
 }
 
 /* All ops are released by now. This is the one function that may wait: for threads that end

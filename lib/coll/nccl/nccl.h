@@ -23,6 +23,9 @@ typedef struct tutti_coll_nccl_options {
      * the taking of all their memory. NULL: it is there when an op is posted.
      */
     tutti_code (*follow)(tutti_space *space, void *stream, tutti_error *err);
+    /* tutti_cuda_module.occupy and vacate, around what is launched; NULL: nobody asks. */
+    bool (*occupy)(tutti_space *space);
+    void (*vacate)(tutti_space *space);
     tutti_space *space;
     /* The device gets this long for passing an event whose client is gone, before new ops are
      * refused; 0 = 10 s. */

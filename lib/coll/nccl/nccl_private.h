@@ -25,6 +25,8 @@
 #define NCCL_ABORT_NS (10 * 1000000000ULL) /* after that an abort hangs, and is said to */
 #define NCCL_REMOTE_NS (500 * 1000000ULL)  /* whose failure it was says why, and better */
 #define NCCL_POOL_KEPT (256ULL << 20)      /* free memory that the pool keeps for the next op */
+#define NCCL_ENTRIES_MAX 512 /* in the stream: behind about 1000 the next call of CUDA waits */
+#define NCCL_COPIES_MAX 256  /* of one op at a time */
 #define NCCL_IDS_MAX 64
 #define NCCL_RANKS_PER_ID 64 /* of a large world: more ids let it begin in parallel */
 
@@ -35,6 +37,7 @@ typedef struct nccl_backend {
     cudaStream_t stream;
     cudaMemPool_t pool; /* of what ops work in */
     nccl_line line;
+    size_t entry_count;      /* what launched ops have put into the stream, about */
     tutti_list_node behind;  /* ops that wait for others of their group: nccl_op.link */
     tutti_list_node pending; /* launched, in the order of the stream: nccl_op.link */
     cudaStream_t copies;     /* of sends and receives: not behind ops that wait for other ranks */
@@ -115,10 +118,13 @@ typedef struct nccl_op {
     nccl_words heard;
     nccl_invitation *invitations; /* of MEET: one for each maker of an id */
     nccl_plan plan;
-    uint32_t step; /* of LAUNCH */
-    bool issuing;  /* NCCL goes on with a group by itself */
-    bool dead;     /* failed: it only waits for the device */
-    bool off;      /* taken off */
+    uint32_t step;      /* of LAUNCH */
+    size_t entry_count; /* its part of the backend's */
+    size_t copied;      /* of the list of this step */
+    bool pausing;       /* until `event`: a long list goes into the stream in parts */
+    bool issuing;       /* NCCL goes on with a group by itself */
+    bool dead;          /* failed: it only waits for the device */
+    bool off;           /* taken off */
     cudaEvent_t event;
     uint64_t deserted_ns; /* since when its `after` cannot come any more; 0 = it can */
 } nccl_op;
@@ -138,6 +144,8 @@ void tutti_nccl_comms_close(nccl_backend *backend);
 
 /* launch.c: all that can be launched now. *ret_done: the whole plan is in the stream */
 tutti_code tutti_nccl_launch(nccl_op *self, bool *ret_done, tutti_error *err);
+/* About how many entries of the stream it takes at once. */
+size_t tutti_nccl_launch_entries(const nccl_op *self);
 
 /* stage.c */
 tutti_code tutti_nccl_stage(tutti_coll_op *op, size_t bytes, tutti_error *err);
@@ -148,6 +156,7 @@ unsigned tutti_nccl_stages_poll(nccl_backend *backend);
 void tutti_nccl_stages_close(nccl_backend *backend);
 
 /* kernel.c */
+tutti_code tutti_nccl_kernels_load(nccl_backend *backend, tutti_error *err); /* at open; waits */
 tutti_code tutti_nccl_kernel_run(const nccl_kernel *kernel, cudaStream_t stream, tutti_error *err);
 
 /* poll.c */

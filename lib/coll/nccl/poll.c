@@ -187,6 +187,42 @@ poll_behind(nccl_backend *backend)
 /* The head of the line, if its communicator is ready. An op behind it is never launched first, even
  * if its communicator is ready: that is the order. */
 static bool
+may_launch(nccl_op *self)
+{
+    nccl_backend *backend = self->backend;
+    size_t count;
+
+    if (self->stage < NCCL_STAGE_TURN || self->comm->state != NCCL_COMM_READY) {
+        return false;
+    }
+    if (self->stage == NCCL_STAGE_LAUNCH) {
+        return true;
+    }
+    count = tutti_nccl_launch_entries(self);
+    if (backend->entry_count > 0 && backend->entry_count + count > NCCL_ENTRIES_MAX) {
+        return false; /* the engine would stand in a call of CUDA */
+    }
+    if (backend->options.occupy != NULL && !backend->options.occupy(backend->options.space)) {
+        return false;
+    }
+    self->stage = NCCL_STAGE_LAUNCH;
+    self->entry_count = count;
+    backend->entry_count += count;
+    return true;
+}
+
+/* Further than it was? Or its client is gone before its launch is over: then nothing else would
+ * notice. */
+static tutti_code
+go_on_launching(nccl_op *self, bool *ret_done, tutti_error *err)
+{
+    if ((self->issuing || self->pausing) && tutti_nccl_is_deserted(self)) {
+        return tutti_nccl_fail_deserted(self, err);
+    }
+    return tutti_nccl_launch(self, ret_done, err);
+}
+
+static bool
 poll_line(nccl_backend *backend)
 {
     nccl_place *head = tutti_nccl_line_head(&backend->line);
@@ -195,11 +231,10 @@ poll_line(nccl_backend *backend)
     bool done = false;
     tutti_error err;
 
-    if (self == NULL || self->stage < NCCL_STAGE_TURN || self->comm->state != NCCL_COMM_READY) {
+    if (self == NULL || !may_launch(self)) {
         return false;
     }
-    self->stage = NCCL_STAGE_LAUNCH;
-    if (tutti_nccl_launch(self, &done, &err) != TUTTI_OK) {
+    if (go_on_launching(self, &done, &err) != TUTTI_OK) {
         tutti_coll_device_fail(self->op, &err);
         return true;
     }
@@ -225,6 +260,18 @@ is_sound(nccl_op *self)
         tutti_nccl_comm_ask(self->comm);
     }
     return self->comm->state == NCCL_COMM_READY;
+}
+
+/* The stream has run over the op. */
+static void
+leave_stream(nccl_op *self)
+{
+    nccl_backend *backend = self->backend;
+
+    backend->entry_count -= self->entry_count;
+    if (backend->options.vacate != NULL) {
+        backend->options.vacate(backend->options.space);
+    }
 }
 
 /* The oldest that the device has: is it through with it? One stream, so later ones cannot be done
@@ -254,6 +301,7 @@ poll_pending(nccl_backend *backend, uint64_t now_ns)
         return tutti_nccl_op_give_up(self, now_ns);
     }
     tutti_list_remove(&self->link);
+    leave_stream(self);
     self->stage = NCCL_STAGE_DONE;
     tutti_nccl_op_detach(self);
     tutti_nccl_op_complete(self);

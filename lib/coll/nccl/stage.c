@@ -4,7 +4,9 @@
  *
  * The copies have a stream of their own: in the ops' stream they would wait behind collectives that
  * wait for other ranks, which may wait for this very message. Pinned memory is slow to get, so up
- * to SPARE_BYTES_MAX of it are kept.
+ * to SPARE_BYTES_MAX of it are kept. More than that goes back only while the device has no op:
+ * cudaFreeHost waits for all that the device runs, and the engine would stand with it. Sizes are
+ * powers of two, so that what is kept fits the next message.
  */
 #include <stdlib.h>
 
@@ -13,6 +15,7 @@
 #include "coll/nccl/nccl_private.h"
 
 #define SPARE_BYTES_MAX (64u << 20)
+#define SIZE_MIN 4096u
 
 /* In front of the bytes, in memory of its own: op->device_stage points to `data`. */
 typedef struct stage {
@@ -53,6 +56,17 @@ free_stage(stage *self)
     free(self);
 }
 
+static size_t
+stage_size(size_t bytes)
+{
+    size_t size = SIZE_MIN;
+
+    while (size < bytes) {
+        size *= 2;
+    }
+    return size;
+}
+
 static tutti_code
 new_stage(size_t bytes, stage **ret, tutti_error *err)
 {
@@ -63,8 +77,8 @@ new_stage(size_t bytes, stage **ret, tutti_error *err)
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a stage");
     }
     tutti_list_init(&self->link);
-    self->size = bytes;
-    said = cudaHostAlloc(&self->data, bytes, cudaHostAllocDefault);
+    self->size = stage_size(bytes);
+    said = cudaHostAlloc(&self->data, self->size, cudaHostAllocDefault);
     if (said == cudaSuccess) {
         said = cudaEventCreateWithFlags(&self->event, cudaEventDisableTiming);
     }
@@ -139,6 +153,17 @@ tutti_nccl_store(tutti_coll_op *op, size_t bytes, tutti_error *err)
     return copy_stage(op, op->output, op->device_stage, bytes, err);
 }
 
+static void
+free_spare(nccl_backend *backend)
+{
+    while (backend->spare_bytes > SPARE_BYTES_MAX && backend->entry_count == 0) {
+        stage *oldest = tutti_container_of(tutti_list_pop(&backend->spare), stage, link);
+
+        backend->spare_bytes -= oldest->size;
+        free_stage(oldest);
+    }
+}
+
 void
 tutti_nccl_unstage(tutti_coll_op *op)
 {
@@ -146,12 +171,9 @@ tutti_nccl_unstage(tutti_coll_op *op)
     stage *self = stage_of(op);
 
     op->device_stage = NULL;
-    if (backend->spare_bytes + self->size > SPARE_BYTES_MAX) {
-        free_stage(self);
-        return;
-    }
     backend->spare_bytes += self->size;
     tutti_list_add(&backend->spare, &self->link);
+    free_spare(backend);
 }
 
 /* The oldest copy: is it through? If the copy has failed, the op fails first; it is not released by
@@ -163,6 +185,7 @@ tutti_nccl_stages_poll(nccl_backend *backend)
     cudaError_t said;
     tutti_error err;
 
+    free_spare(backend);
     if (tutti_list_empty(&backend->moving)) {
         return 0;
     }

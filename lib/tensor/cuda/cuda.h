@@ -54,6 +54,16 @@ typedef struct tutti_cuda_module {
      * seen to be over.
      */
     tutti_code (*follow)(tutti_space *space, void *stream, tutti_error *err);
+    /*
+     * Around work that may last until other processes do something: kernels of a collective. Giving
+     * back the memory of `own` waits for all that the device runs, and no thread of the process can
+     * give the device work meanwhile; so it is given back only outside of all these pairs.
+     *
+     * Returns false if that is going on, or there is too much to give back: not now, ask again in a
+     * moment. Only what returned true is followed by `vacate`.
+     */
+    bool (*occupy)(tutti_space *space);
+    void (*vacate)(tutti_space *space);
     int (*number)(tutti_space *space); /* of the device */
     /*
      * Give a tensor memory of its own, that no other tensor lies in, which other processes can open

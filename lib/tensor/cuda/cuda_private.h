@@ -60,6 +60,10 @@ struct space_cuda {
     pthread_mutex_t lock;                 /* guards what follows; nothing is locked inside */
     uint64_t used_bytes;
     uint64_t limit_bytes;
+    uint32_t occupied;       /* pairs of occupy and vacate that are open */
+    bool freeing;            /* a thread is in cudaFree */
+    tutti_list_node unfreed; /* cuda_own.link: until nothing is occupied */
+    uint64_t unfreed_bytes;
 };
 
 /* own.c: memory of a tensor that other processes may have open. */
@@ -67,9 +71,15 @@ typedef struct cuda_own {
     tutti_move move; /* of giving it back: on the lane, for cudaFree may wait for the device */
     cudaIpcMemHandle_t handle;
     void *data;
+    uint64_t bytes;       /* of the allocation */
     uint64_t extra_bytes; /* that it counts beside those of the tensor */
     space_cuda *space;
+    tutti_list_node link; /* of space_cuda.unfreed */
 } cuda_own;
+
+bool cuda_occupy(tutti_space *space);
+void cuda_vacate(tutti_space *space);
+void cuda_own_close(space_cuda *space); /* gives back all that waits for it */
 
 void cuda_own_give(cuda_own *own);
 void cuda_work_between(cuda_lane *lane, tutti_move *move); /* copies, and these */

@@ -102,6 +102,8 @@ __attribute__((visibility("default"))) const tutti_cuda_module tutti_cuda_module
     .look = cuda_look,
     .open = cuda_open,
     .follow = follow_device,
+    .occupy = cuda_occupy,
+    .vacate = cuda_vacate,
     .number = get_device_number,
     .own = cuda_make_own,
     .stream_open = cuda_stream_open,

@@ -15,6 +15,7 @@
 #include "tensor/cuda/cuda_private.h"
 
 #define STEP ((uint64_t)2 << 20)
+#define UNFREED_BYTES_MAX ((uint64_t)256 << 20)
 
 /* ------------------------------------------------------------------------------ making */
 
@@ -29,12 +30,20 @@ static tutti_code
 allocate_allocation(space_cuda *space, const tutti_tensor *tensor, cuda_own *own, tutti_error *err)
 {
     const uint64_t bytes = steps_of(tensor->bytes);
+    cudaError_t said;
     tutti_code code;
 
     own->space = space;
+    own->bytes = bytes;
     own->extra_bytes = bytes - cuda_rounded(tensor->bytes);
     TUTTI_TRY(cuda_count_in(space, own->extra_bytes, err));
-    code = cuda_check_memory(cudaMalloc(&own->data, (size_t)bytes), "cudaMalloc", bytes, err);
+    said = cudaMalloc(&own->data, (size_t)bytes);
+    if (said == cudaErrorMemoryAllocation) {
+        (void)cudaGetLastError();
+        (void)cudaMemPoolTrimTo(space->pool, 0); /* it keeps what was given back for itself */
+        said = cudaMalloc(&own->data, (size_t)bytes);
+    }
+    code = cuda_check_memory(said, "cudaMalloc", bytes, err);
     if (code != TUTTI_OK) {
         cuda_count_out(space, own->extra_bytes);
     }
@@ -136,16 +145,91 @@ cuda_make_own(tutti_move *move, tutti_tensor *tensor, unsigned char ret_handle[T
 
 /* ------------------------------------------------------------------------------ giving back */
 
+static void
+free_own(cuda_own *own)
+{
+    (void)cudaFree(own->data);
+    cuda_count_out(own->space, own->extra_bytes);
+    free(own);
+}
+
+/* With the lock, which is given up meanwhile. Nobody occupies the device while `freeing`, so what
+ * cudaFree waits for ends by itself. */
+static void
+free_unfreed(space_cuda *space)
+{
+    while (space->occupied == 0 && !space->freeing && !tutti_list_empty(&space->unfreed)) {
+        cuda_own *own = tutti_container_of(tutti_list_pop(&space->unfreed), cuda_own, link);
+
+        space->unfreed_bytes -= own->bytes;
+        space->freeing = true;
+        (void)pthread_mutex_unlock(&space->lock);
+        free_own(own);
+        (void)pthread_mutex_lock(&space->lock);
+        space->freeing = false;
+    }
+}
+
+static void
+add_unfreed(cuda_own *own)
+{
+    tutti_list_add(&own->space->unfreed, &own->link);
+    own->space->unfreed_bytes += own->bytes;
+}
+
 /* The lane has nothing to copy: this is all there is to do, on its thread. */
 static void
 on_turn(tutti_move *move, const tutti_error *err)
 {
     cuda_own *own = tutti_container_of(move, cuda_own, move);
+    space_cuda *space = own->space;
 
     (void)err;
-    (void)cudaFree(own->data);
-    cuda_count_out(own->space, own->extra_bytes);
-    free(own);
+    (void)pthread_mutex_lock(&space->lock);
+    add_unfreed(own);
+    free_unfreed(space);
+    (void)pthread_mutex_unlock(&space->lock);
+}
+
+bool
+cuda_occupy(tutti_space *door)
+{
+    space_cuda *space = cuda_space_from(door);
+    bool may;
+
+    (void)pthread_mutex_lock(&space->lock);
+    may = !space->freeing && space->unfreed_bytes <= UNFREED_BYTES_MAX;
+    space->occupied += may ? 1 : 0;
+    (void)pthread_mutex_unlock(&space->lock);
+    return may;
+}
+
+/* The last one lets the lane give back what has waited: one of them takes a turn, for all. */
+void
+cuda_vacate(tutti_space *door)
+{
+    space_cuda *space = cuda_space_from(door);
+    cuda_own *own = NULL;
+
+    (void)pthread_mutex_lock(&space->lock);
+    if (--space->occupied == 0 && !tutti_list_empty(&space->unfreed)) {
+        own = tutti_container_of(tutti_list_pop(&space->unfreed), cuda_own, link);
+        space->unfreed_bytes -= own->bytes;
+    }
+    (void)pthread_mutex_unlock(&space->lock);
+    if (own != NULL) {
+        cuda_own_give(own);
+    }
+}
+
+void
+cuda_own_close(space_cuda *space)
+{
+    tutti_list_node *link;
+
+    while ((link = tutti_list_pop(&space->unfreed)) != NULL) {
+        free_own(tutti_container_of(link, cuda_own, link));
+    }
 }
 
 /* The move is part of the record, so giving back needs no memory. Its code is set, so the lane
@@ -153,6 +237,7 @@ on_turn(tutti_move *move, const tutti_error *err)
 void
 cuda_own_give(cuda_own *own)
 {
+    tutti_list_init(&own->link);
     own->move = (tutti_move){.on_done = on_turn, .code = TUTTI_CANCELLED};
     put_allocation(&own->space->between, &own->move);
 }

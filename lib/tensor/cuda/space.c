@@ -208,6 +208,7 @@ space_cuda_close(tutti_space *space)
     cuda_lane_close(&self->in);
     cuda_lane_close(&self->out);
     cuda_lane_close(&self->between);
+    cuda_own_close(self);
     cuda_ring_close(&self->ring);
     close_buffers(self);
     if (self->taken != NULL) {
@@ -312,6 +313,7 @@ cuda_open(const tutti_space_cuda_options *options, tutti_space **ret_space, tutt
     self->limit_bytes =
         options->limit_bytes == 0 ? device.free_bytes / 4 * 3 : options->limit_bytes;
     (void)pthread_mutex_init(&self->lock, NULL); /* cannot fail on Linux */
+    tutti_list_init(&self->unfreed);
     code = open_all_space(self, options, err);
     if (code != TUTTI_OK) {
         space_cuda_close(&self->base);

@@ -147,7 +147,9 @@ open_backend(tutti_agent *agent, const tutti_nccl_module *module, size_t i,
     agent_device *device = &agent->devices.list[i];
     const tutti_coll_nccl_options options = {.device = device->cuda.number,
                                              .space = device->space,
-                                             .follow = agent->devices.cuda->follow};
+                                             .follow = agent->devices.cuda->follow,
+                                             .occupy = agent->devices.cuda->occupy,
+                                             .vacate = agent->devices.cuda->vacate};
     tutti_error err;
 
     if (module->open(&options, ret_backend, &err) != TUTTI_OK) {

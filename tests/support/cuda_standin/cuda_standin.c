@@ -11,6 +11,7 @@ standin_state standin = {.lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_CON
 
 static pthread_once_t started = PTHREAD_ONCE_INIT;
 static _Thread_local int current;
+static _Thread_local cudaError_t last_error; /* until somebody asks */
 
 void
 standin_lock(void)
@@ -207,7 +208,8 @@ standin_begin(const char *call)
     }
     standin_unlock();
     if (fails) {
-        return strstr(call, "lloc") != NULL ? cudaErrorMemoryAllocation : cudaErrorUnknown;
+        last_error = strstr(call, "lloc") != NULL ? cudaErrorMemoryAllocation : cudaErrorUnknown;
+        return last_error;
     }
     if (standin.visible_count < 0) {
         return cudaErrorInsufficientDriver;
@@ -265,11 +267,20 @@ cudaGetErrorString(cudaError_t error)
     return "unrecognized error code";
 }
 
-/* Nobody asks what it was: codes are looked at where they come. */
+cudaError_t
+standin_failed(cudaError_t error)
+{
+    last_error = error;
+    return error;
+}
+
 STANDIN_API cudaError_t
 cudaGetLastError(void)
 {
-    return standin.broken ? cudaErrorIllegalAddress : cudaSuccess;
+    const cudaError_t error = last_error;
+
+    last_error = cudaSuccess;
+    return standin.broken ? cudaErrorIllegalAddress : error;
 }
 
 /* ------------------------------------------------------------------------------ devices */

@@ -12,6 +12,13 @@
  *     and never if it dies before: CUDA does not say what becomes of those who wait for it;
  *   - who uses an event of another process, which that process has destroyed, is ended (abort):
  *     CUDA says that this is undefined;
+ *   - cudaFree, cudaFreeHost and a kernel's first launch wait until the device has done what its
+ *     streams hold, and no thread can put work on a stream meanwhile (seen on an H200);
+ *   - a stream that holds QUEUE_MAX pieces of work makes the next call wait (seen there: 1021
+ *     pairs of a set and a record);
+ *   - what a pool was given back stays taken until the pool is trimmed or takes it again;
+ *   - a failed allocation is reported again by the next launch of a kernel, unless it was taken out
+ *     (cudaGetLastError);
  *   - what was not given back is counted at exit.
  *
  * TUTTI_STANDIN_CUDA, a list by commas:
@@ -36,6 +43,7 @@
 
 #define STANDIN_API __attribute__((visibility("default")))
 #define STANDIN_DEVICES_MAX 8
+#define STANDIN_QUEUE_MAX 1024
 
 /* For other stand-ins: where the bytes behind a device address, or of pinned memory, can be
  * touched. NULL: neither. Work on a stream is cudaLaunchHostFunc. */
@@ -54,13 +62,14 @@ typedef struct standin_block {
     struct standin_block *next; /* by offset */
     uint64_t offset;
     uint64_t size;
-    bool pooled;
+    cudaMemPool_t pool; /* NULL: of cudaMalloc */
 } standin_block;
 
 typedef struct standin_device {
     unsigned char *base;  /* what callers see: cannot be touched */
     unsigned char *bytes; /* the same, for us */
     uint64_t size;
+    uint64_t kept_bytes; /* given back to pools, and not yet by them */
     int fd;
     standin_block *blocks;
 } standin_device;
@@ -123,6 +132,8 @@ typedef struct standin_state {
     char fail_call[64];
     uint64_t fail_at;
     uint64_t fail_count;
+    cudaStream_t all; /* streams */
+    uint32_t waiting; /* threads that wait for the device: nobody else can put work on a stream */
     bool broken;
     bool leaks;
     bool unified;
@@ -143,6 +154,9 @@ void standin_unlock(void);
 
 /* Is this call to fail now? Also: is the device broken? Without the lock. */
 STANDIN_API cudaError_t standin_begin(const char *call);
+
+/* The next cudaGetLastError of this thread says it, and the next launch of a kernel. */
+STANDIN_API cudaError_t standin_failed(cudaError_t error);
 
 /* Of this thread: the physical device that cudaSetDevice chose. */
 int standin_current(void);
@@ -172,8 +186,12 @@ void standin_event_sleep(cudaEvent_t event);
 /* The device that the stream was made on. */
 int standin_stream_device(cudaStream_t stream);
 
-/* With the lock. */
+/* With the lock, which is given up while the stream is full, or another thread waits for the
+ * device. */
 cudaError_t standin_put(cudaStream_t stream, const standin_work *work);
+
+/* Until this device has done what its streams hold now, or is broken. Without the lock. */
+STANDIN_API void standin_wait_for_device(void);
 
 #define STANDIN_BEGIN()                                                                            \
     do {                                                                                           \

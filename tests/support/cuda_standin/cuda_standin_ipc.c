@@ -28,7 +28,7 @@ cudaIpcGetMemHandle(cudaIpcMemHandle_t *ret, void *ptr)
     standin_lock();
     for (i = 0; i < STANDIN_DEVICES_MAX && words.size == 0; i++) {
         for (block = standin.devices[i].blocks; block != NULL; block = block->next) {
-            if (standin.devices[i].base + block->offset == ptr && !block->pooled) {
+            if (standin.devices[i].base + block->offset == ptr && block->pool == NULL) {
                 words.fd = standin.devices[i].fd;
                 words.offset = block->offset;
                 words.size = block->size;

@@ -11,6 +11,8 @@ static standin_range ranges[RANGES_MAX];
 
 struct CUmemPoolHandle_st {
     int device;
+    uint64_t kept_bytes; /* of its device's */
+    uint64_t kept_bytes_max;
 };
 
 /* ------------------------------------------------------------------------------ finding */
@@ -84,8 +86,48 @@ standin_add_range(void *base, void *bytes, size_t size)
 
 /* ------------------------------------------------------------------------------ blocks */
 
+static uint64_t
+count_used(const standin_device *device)
+{
+    const standin_block *block;
+    uint64_t used = ALIGNMENT;
+
+    for (block = device->blocks; block != NULL; block = block->next) {
+        used += block->size;
+    }
+    return used;
+}
+
+/* What the pool has kept is used first; what other pools have kept is not there. */
+static bool
+has_room(standin_device *device, uint64_t size, cudaMemPool_t pool)
+{
+    const uint64_t own = pool == NULL ? 0 : pool->kept_bytes;
+    const uint64_t reused = own < size ? own : size;
+
+    if (count_used(device) + size + device->kept_bytes - reused > device->size) {
+        return false;
+    }
+    device->kept_bytes -= reused;
+    if (pool != NULL) {
+        pool->kept_bytes -= reused;
+    }
+    return true;
+}
+
+/* With the lock. */
+static void
+keep(standin_device *device, cudaMemPool_t pool, uint64_t size)
+{
+    const uint64_t room = pool->kept_bytes_max - pool->kept_bytes;
+    const uint64_t kept = size < room ? size : room;
+
+    pool->kept_bytes += kept;
+    device->kept_bytes += kept;
+}
+
 static standin_block *
-find_room(standin_device *device, uint64_t size, bool pooled)
+find_room(standin_device *device, uint64_t size, cudaMemPool_t pool)
 {
     standin_block **at = &device->blocks;
     uint64_t offset = ALIGNMENT;
@@ -99,8 +141,11 @@ find_room(standin_device *device, uint64_t size, bool pooled)
     if (*at == NULL && (offset > device->size || size > device->size - offset)) {
         return NULL;
     }
+    if (!has_room(device, size, pool)) {
+        return NULL;
+    }
     block = calloc(1, sizeof(*block));
-    *block = (standin_block){.next = *at, .offset = offset, .size = size, .pooled = pooled};
+    *block = (standin_block){.next = *at, .offset = offset, .size = size, .pool = pool};
     *at = block;
     standin.allocations++;
     return block;
@@ -117,6 +162,9 @@ standin_take_out(const void *address, standin_block **ret_block, standin_device 
             if (standin.devices[i].base + (*at)->offset == address) {
                 *ret_block = *at;
                 *ret_device = &standin.devices[i];
+                if ((*at)->pool != NULL) {
+                    keep(&standin.devices[i], (*at)->pool, (*at)->size);
+                }
                 *at = (*at)->next;
                 standin.allocations--;
                 return true;
@@ -134,7 +182,7 @@ cudaMemGetInfo(size_t *free, size_t *total)
     STANDIN_BEGIN();
     standin_lock();
     *total = standin.memory_bytes;
-    *free = *total;
+    *free = *total - standin.devices[standin_current()].kept_bytes;
     for (block = standin.devices[standin_current()].blocks; block != NULL; block = block->next) {
         *free -= block->size;
     }
@@ -149,7 +197,7 @@ cudaMemPoolCreate(cudaMemPool_t *pool, const struct cudaMemPoolProps *properties
     if (properties->location.id < 0 || properties->location.id >= standin.visible_count) {
         return cudaErrorInvalidDevice;
     }
-    *pool = calloc(1, sizeof(**pool));
+    *pool = calloc(1, sizeof(**pool)); /* keeps nothing: the real one's threshold is 0 too */
     (*pool)->device = standin.visible[properties->location.id];
     standin_lock();
     standin.pools++;
@@ -162,8 +210,22 @@ cudaMemPoolDestroy(cudaMemPool_t pool)
 {
     standin_lock();
     standin.pools--;
+    standin.devices[pool->device].kept_bytes -= pool->kept_bytes;
     standin_unlock();
     free(pool);
+    return cudaSuccess;
+}
+
+STANDIN_API cudaError_t
+cudaMemPoolTrimTo(cudaMemPool_t pool, size_t bytes)
+{
+    STANDIN_BEGIN();
+    standin_lock();
+    if (pool->kept_bytes > bytes) {
+        standin.devices[pool->device].kept_bytes -= pool->kept_bytes - bytes;
+        pool->kept_bytes = bytes;
+    }
+    standin_unlock();
     return cudaSuccess;
 }
 
@@ -171,21 +233,24 @@ STANDIN_API cudaError_t
 cudaMemPoolSetAttribute(cudaMemPool_t pool, enum cudaMemPoolAttr attr, void *value)
 {
     STANDIN_BEGIN();
-    (void)pool;
-    (void)value;
-    return attr == cudaMemPoolAttrReleaseThreshold ? cudaSuccess : cudaErrorInvalidValue;
+    if (attr != cudaMemPoolAttrReleaseThreshold) {
+        return cudaErrorInvalidValue;
+    }
+    memcpy(&pool->kept_bytes_max, value, sizeof(pool->kept_bytes_max));
+    return cudaSuccess;
 }
 
 STANDIN_API cudaError_t
 cudaMemPoolGetAttribute(cudaMemPool_t pool, enum cudaMemPoolAttr attr, void *value)
 {
     const standin_block *block;
-    uint64_t reserved = 0;
+    uint64_t reserved;
 
     STANDIN_BEGIN();
     standin_lock();
+    reserved = pool->kept_bytes;
     for (block = standin.devices[pool->device].blocks; block != NULL; block = block->next) {
-        reserved += block->pooled ? block->size : 0;
+        reserved += block->pool == pool ? block->size : 0;
     }
     standin_unlock();
     memcpy(value, &reserved, sizeof(reserved));
@@ -203,16 +268,16 @@ cudaMallocFromPoolAsync(void **ptr, size_t size, cudaMemPool_t pool, cudaStream_
 
     STANDIN_BEGIN();
     standin_lock();
-    block = find_room(device, size, true);
+    block = find_room(device, size, pool);
     if (block == NULL) {
         standin_unlock();
         (void)cudaStreamSynchronize(stream);
         standin_lock();
-        block = find_room(device, size, true);
+        block = find_room(device, size, pool);
     }
     if (block == NULL) {
         standin_unlock();
-        return cudaErrorMemoryAllocation;
+        return standin_failed(cudaErrorMemoryAllocation);
     }
     work.to = device->bytes + block->offset;
     *ptr = device->base + block->offset;
@@ -243,13 +308,13 @@ cudaMalloc(void **ptr, size_t size)
     STANDIN_BEGIN();
     standin_lock();
     device = &standin.devices[standin_current()];
-    block = find_room(device, size, false);
+    block = find_room(device, size, NULL);
     if (block != NULL) {
         memset(device->bytes + block->offset, 0xcd, size);
         *ptr = device->base + block->offset;
     }
     standin_unlock();
-    return block == NULL ? cudaErrorMemoryAllocation : cudaSuccess;
+    return block == NULL ? standin_failed(cudaErrorMemoryAllocation) : cudaSuccess;
 }
 
 STANDIN_API cudaError_t
@@ -260,6 +325,7 @@ cudaFree(void *ptr)
     standin_block *block = NULL;
     bool found;
 
+    standin_wait_for_device();
     standin_lock(); /* of a broken device too: for the books */
     found = standin_take_out(ptr, &block, &device);
     if (found) {
@@ -297,6 +363,7 @@ cudaFreeHost(void *ptr)
 {
     standin_range *range;
 
+    standin_wait_for_device();
     standin_lock();
     range = standin_find_range(ptr, 1);
     if (range != NULL) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 struct CUstream_st {
+    struct CUstream_st *next; /* of standin.all */
     pthread_t thread;
     pthread_cond_t filled;
     standin_work *first;
@@ -14,6 +15,9 @@ struct CUstream_st {
     bool stopping;
     bool lost; /* destroyed while it waits for another process: nothing in it happens any more */
     int device;
+    uint64_t put_count;
+    uint64_t done_count;
+    uint64_t awaited; /* by who waits for the device: a done_count */
 };
 
 int
@@ -30,6 +34,10 @@ standin_put(cudaStream_t stream, const standin_work *work)
     if (stream == NULL) {
         return cudaErrorInvalidResourceHandle; /* Tutti has no use for the default stream */
     }
+    while ((standin.waiting > 0 || stream->put_count - stream->done_count >= STANDIN_QUEUE_MAX) &&
+           !standin.broken) {
+        (void)pthread_cond_wait(&standin.moved, &standin.lock);
+    }
     copy = malloc(sizeof(*copy));
     *copy = *work;
     copy->next = NULL;
@@ -38,8 +46,42 @@ standin_put(cudaStream_t stream, const standin_work *work)
     }
     *stream->last = copy;
     stream->last = &copy->next;
+    stream->put_count++;
     (void)pthread_cond_signal(&stream->filled);
     return cudaSuccess;
+}
+
+/* With the lock. */
+static bool
+is_awaited(int device)
+{
+    cudaStream_t stream;
+
+    for (stream = standin.all; stream != NULL; stream = stream->next) {
+        if (stream->device == device && stream->done_count < stream->awaited) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void
+standin_wait_for_device(void)
+{
+    const int device = standin_current();
+    cudaStream_t stream;
+
+    standin_lock();
+    for (stream = standin.all; stream != NULL; stream = stream->next) {
+        stream->awaited = stream->put_count;
+    }
+    standin.waiting++;
+    while (is_awaited(device) && !standin.broken) {
+        (void)pthread_cond_wait(&standin.moved, &standin.lock);
+    }
+    standin.waiting--;
+    (void)pthread_cond_broadcast(&standin.moved);
+    standin_unlock();
 }
 
 /* ------------------------------------------------------------------------------ working */
@@ -111,6 +153,7 @@ end_work(cudaStream_t stream, standin_work *work)
     }
     standin_event_drop(work->event);
     free(work);
+    stream->done_count++;
     stream->working = false;
     (void)pthread_cond_broadcast(&standin.moved);
 }
@@ -164,6 +207,8 @@ cudaStreamCreateWithFlags(cudaStream_t *ret, unsigned int flags)
     }
     standin_lock();
     standin.streams++;
+    stream->next = standin.all;
+    standin.all = stream;
     standin_unlock();
     *ret = stream;
     return cudaSuccess;
@@ -173,12 +218,21 @@ cudaStreamCreateWithFlags(cudaStream_t *ret, unsigned int flags)
 STANDIN_API cudaError_t
 cudaStreamDestroy(cudaStream_t stream)
 {
+    cudaStream_t *at = &standin.all;
+
     standin_lock();
     stream->stopping = true;
     standin.streams--;
     (void)pthread_cond_signal(&stream->filled);
     standin_unlock();
     (void)pthread_join(stream->thread, NULL);
+    standin_lock();
+    while (*at != stream) {
+        at = &(*at)->next;
+    }
+    *at = stream->next;
+    (void)pthread_cond_broadcast(&standin.moved);
+    standin_unlock();
     (void)pthread_cond_destroy(&stream->filled);
     free(stream);
     return cudaSuccess;

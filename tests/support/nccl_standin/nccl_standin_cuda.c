@@ -4,6 +4,8 @@
  */
 #include "cuda_standin.h"
 
+#include <stdatomic.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,6 +63,7 @@ cudaMemcpy2DAsync(void *dst, size_t dpitch, const void *src, size_t spitch, size
 
 struct CUkern_st {
     tutti_dtype dtype;
+    atomic_bool loaded; /* at its first launch, as CUDA_MODULE_LOADING says by default */
 };
 
 static struct CUkern_st kernels[32];
@@ -129,10 +132,17 @@ STANDIN_API cudaError_t
 cudaLaunchKernel(const void *func, dim3 gridDim, dim3 blockDim, void **args, size_t sharedMem,
                  cudaStream_t stream)
 {
-    const struct CUkern_st *kernel = func;
+    struct CUkern_st *kernel = (struct CUkern_st *)(uintptr_t)func;
+    const cudaError_t before = cudaGetLastError();
     launch *self;
 
     STANDIN_BEGIN();
+    if (before != cudaSuccess) {
+        return before;
+    }
+    if (!atomic_exchange(&kernel->loaded, true)) {
+        standin_wait_for_device();
+    }
     if (gridDim.x == 0 || blockDim.x == 0 || blockDim.x > 1024 || sharedMem > 0) {
         return cudaErrorInvalidValue;
     }
@@ -143,7 +153,7 @@ cudaLaunchKernel(const void *func, dim3 gridDim, dim3 blockDim, void **args, siz
                                             (size_t)(self->args.stride * self->args.input_count));
     self->output = tutti_standin_cuda_bytes(
         self->args.output, (size_t)self->args.count * tutti_dtype_bytes(kernel->dtype));
-    if (self->inputs == NULL || self->output == NULL) {
+    if (self->args.count > 0 && (self->inputs == NULL || self->output == NULL)) {
         free(self);
         return cudaErrorInvalidValue;
     }

@@ -265,6 +265,127 @@ test_failure__behind_the_launch_lets_the_callers_stream_go_on(void **state)
     check_group_works();
 }
 
+/* ------------------------------------------------------------------------------ a stream that stands */
+
+static void
+hold_device(void)
+{
+    uint32_t i;
+
+    for (i = 0; i < RANKS; i++) {
+        write_behind_gate(&self.callers[i]);
+    }
+    call_all(LONG_MS);
+    for (i = 0; i < RANKS; i++) {
+        wait_launched(i);
+    }
+}
+
+/* Deadlines are seen while the device stands; then it goes on, and whatever failed is released. */
+static void
+check_engines_live_and_go_on(void)
+{
+    run *late[RANKS];
+    int waited = 0;
+    uint32_t i;
+
+    call_plain(late, SHORT_MS);
+    while (!run_is_done(late[0]) && waited++ < 10000) {
+        (void)usleep(1000);
+    }
+    assert_true(run_is_done(late[0]));
+    for (i = 0; i < RANKS; i++) {
+        (void)sem_post(&self.callers[i].gate);
+    }
+    for (i = 0; i < RANKS; i++) {
+        assert_int_not_equal(run_wait(late[i]), TUTTI_OK);
+        run_free(late[i]);
+        (void)run_wait(self.callers[i].run);
+        run_free(self.callers[i].run);
+    }
+}
+
+/* A stream takes about a thousand entries; the call after that waits. */
+static void
+test_stream__that_stands_takes_more_ops_than_fit_into_it(void **state)
+{
+    enum {
+        OPS = 600
+    };
+    static run *runs[OPS][RANKS];
+    size_t i;
+
+    (void)state;
+    hold_device();
+    for (i = 0; i < OPS; i++) {
+        call_plain(runs[i], LONG_MS);
+    }
+    check_engines_live_and_go_on();
+    for (i = 0; i < OPS; i++) {
+        (void)run_wait(runs[i][0]);
+        (void)run_wait(runs[i][1]);
+        run_free(runs[i][0]);
+        run_free(runs[i][1]);
+    }
+    check_group_works();
+}
+
+/* The first launch of a kernel waits for all that the device holds. */
+static void
+test_stream__that_stands_does_not_keep_a_kernel_from_being_launched(void **state)
+{
+    static int32_t bits[RANKS];
+    run *runs[RANKS];
+    uint32_t i;
+
+    (void)state;
+    hold_device();
+    for (i = 0; i < RANKS; i++) {
+        runs[i] = run_new(TUTTI_COLL_ALL_REDUCE);
+        run_give(runs[i], TUTTI_DTYPE_INT32, 1, &bits[i], &bits[i]);
+        runs[i]->op.args.reduce = TUTTI_REDUCE_BAND;
+        run_post(runs[i], self.w.groups[i], LONG_MS);
+    }
+    check_engines_live_and_go_on();
+    for (i = 0; i < RANKS; i++) {
+        (void)run_wait(runs[i]);
+        run_free(runs[i]);
+    }
+    check_group_works();
+}
+
+/* Pinned memory beyond what is kept for the next message: cudaFreeHost waits for the device. */
+static void
+test_stream__that_stands_does_not_stop_large_messages(void **state)
+{
+    enum {
+        COUNT = 20 << 20 /* 80 MiB */
+    };
+    int32_t *from = calloc(COUNT, sizeof(*from));
+    int32_t *to = calloc(COUNT, sizeof(*to));
+    run *send = run_new(TUTTI_COLL_SEND);
+    run *recv = run_new(TUTTI_COLL_RECV);
+
+    (void)state;
+    from[COUNT - 1] = 41;
+    hold_device();
+    run_give(send, TUTTI_DTYPE_INT32, COUNT, from, NULL);
+    send->op.args.peer = 1;
+    run_give(recv, TUTTI_DTYPE_INT32, COUNT, NULL, to);
+    recv->op.args.peer = 0;
+    run_post(recv, self.w.groups[1], LONG_MS);
+    run_post(send, self.w.groups[0], LONG_MS);
+    assert_int_equal(run_wait(send), TUTTI_OK);
+    assert_int_equal(run_wait(recv), TUTTI_OK);
+    assert_int_equal(to[COUNT - 1], 41);
+    run_free(send);
+    run_free(recv);
+    check_engines_live_and_go_on();
+    check_group_works();
+    free(from);
+    free(to);
+}
+
 /* ------------------------------------------------------------------------------ callers that go */
 
 static void
@@ -362,6 +483,9 @@ main(void)
         PAIR(test_op__is_launched_behind_an_event_that_has_not_come),
         PAIR(test_op__that_is_refused_is_not_told_as_launched),
         PAIR(test_failure__behind_the_launch_lets_the_callers_stream_go_on),
+        PAIR(test_stream__that_stands_takes_more_ops_than_fit_into_it),
+        PAIR(test_stream__that_stands_does_not_keep_a_kernel_from_being_launched),
+        PAIR(test_stream__that_stands_does_not_stop_large_messages),
         PAIR(test_caller__that_left_and_has_recorded_is_no_failure),
         PAIR(
             test_caller__that_left_before_the_launch_fails_the_op_and_the_device_waits_for_nothing),
