@@ -72,7 +72,7 @@ def timed(*words):
     return time.monotonic() - began, done.stdout
 
 
-def measure_transfers(tutti, agent, size):
+def measure_transfers(tutti, agent, size, device):
     """Seconds of `tutti put` and `tutti get`, less those of an array of one byte."""
     with tempfile.TemporaryDirectory() as folder:
         large, small, back = (os.path.join(folder, name) for name in ("large.npy", "small.npy", "back.npy"))
@@ -81,7 +81,7 @@ def measure_transfers(tutti, agent, size):
         rows = {"put": [], "get": []}
         for _ in range(TURNS):
             for path, sign in ((large, 1), (small, -1)):
-                put, out = timed(tutti, "--agent", agent, "put", path, "--device", "cuda:0", "--json")
+                put, out = timed(tutti, "--agent", agent, "put", path, "--device", device, "--json")
                 handle = json.loads(out)["handle"] if "handle" in out else json.loads(out)["tensors"][0]["handle"]
                 get, _ = timed(tutti, "--agent", agent, "get", handle, "-o", back)
                 timed(tutti, "--agent", agent, "delete", handle)
@@ -113,14 +113,15 @@ def main():
                   (rss_of(agent.process.pid), gpu_memory_of(agent.process.pid)))
             timed(tutti, "--agent", agent.address, "bench", "all_reduce", "-b", "8", "-n", "1", "-w", "0", "--device", "cuda:0")
             print("agent listens after %.2f s, first op (communicator included) done after %.2f s" % (started, time.monotonic() - began))
-            seconds = measure_transfers(tutti, agent.address, size)
+            rates = {device: {key: size / seconds / 1e9 for key, seconds in
+                              measure_transfers(tutti, agent.address, size, device).items()} for device in ("cuda:0", "cpu")}
     copies = fastest_copies(arguments.stand_in, size)
-    print("| %d MiB | through gRPC, GB/s | cudaMemcpy, pinned, GB/s | share |\n|---|---|---|---|" % (size // MIB))
+    print("| %d MiB | GPU, GB/s | host memory, GB/s | cudaMemcpy, pinned, GB/s | share of the less |\n|---|---|---|---|---|" % (size // MIB))
     for at, key in enumerate(("put", "get")):
-        ours = size / seconds[key] / 1e9
+        ours, host = rates["cuda:0"][key], rates["cpu"][key]
         theirs = copies[at] if copies else None
-        print("| %s | %.2f | %s | %s |" % (key, ours, "-" if theirs is None else "%.2f" % theirs,
-                                           "-" if theirs is None else "%.0f %%" % (100 * ours / theirs)))
+        less = host if theirs is None else min(host, theirs)
+        print("| %s | %.2f | %.2f | %s | %.0f %% |" % (key, ours, host, "-" if theirs is None else "%.2f" % theirs, 100 * ours / less))
     return 0
 
 

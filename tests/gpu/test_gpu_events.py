@@ -425,6 +425,20 @@ class Deaths(unittest.TestCase):
         self.process = cuda.Process()
         self.cluster = PLACE.make(2, *OPTIONS)
         self.addCleanup(self.cluster.kill)
+        self.make_communicator()
+
+    def make_communicator(self):
+        """Its first op goes into the stream only when all before that is done."""
+        names = [agent.put(np.zeros(SIZE, np.uint8)) for agent in self.cluster.agents]
+
+        def reduce(agent):
+            return agent.ops.AllReduce(collectives.AllReduceRequest(
+                input=handle(names[agent.rank]), output=names[agent.rank], reduce_op=types.REDUCE_OP_SUM), timeout=LONG_S)
+
+        for said in self.cluster.on([0, 1], reduce):
+            self.assertNotIsInstance(said, support.Failure, said)
+        for agent, name in zip(self.cluster.agents, names):
+            agent.delete(name)
 
     def on_all(self, clients, call):
         return self.cluster.on([0, 1], lambda agent: call(clients[agent.rank]))
