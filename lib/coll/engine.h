@@ -90,6 +90,7 @@ typedef struct tutti_coll_stats {
     uint64_t running; /* ops */
     uint64_t done;
     uint64_t failed;
+    uint64_t parked; /* packets of others that wait for a call of this rank */
 } tutti_coll_stats;
 
 void tutti_coll_stat(tutti_coll_engine *engine, tutti_coll_stats *ret_stats);

@@ -158,6 +158,12 @@ void tutti_coll_group_resync(tutti_coll_group *group);
 void tutti_coll_group_close(tutti_coll_group *group);
 
 /*
+ * The coordinator has deleted a group, which may never have been open here: what its members have
+ * sent for it is dropped, and what they still send. A group that is open does this when it closes.
+ */
+void tutti_coll_group_gone(tutti_coll_engine *engine, uint64_t id);
+
+/*
  * End all ops of the group on this rank with `why`, and refuse what is posted later with the same
  * words, until the next renewal. An op that moves data is reported when nothing touches its memory
  * any more; if a peer does not give the memory back, one second later, and the text says so.

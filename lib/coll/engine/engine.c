@@ -430,6 +430,7 @@ tutti_coll_stat(tutti_coll_engine *engine, tutti_coll_stats *ret_stats)
     (void)pthread_mutex_unlock(&engine->lock);
     ret_stats->done = atomic_load(&engine->done);
     ret_stats->failed = atomic_load(&engine->failed);
+    ret_stats->parked = atomic_load(&engine->unexpected_count);
 }
 
 /* ------------------------------ progress by a poster */
@@ -679,9 +680,30 @@ is_stale(tutti_coll_engine *engine, const tutti_packet *packet)
 }
 
 /*
- * QUERY, RESET and answers to sends need no open group: they are about ranks and ids. For the
- * others, a group that is not open here, or an epoch that is newer than ours, will come with the
- * coordinator's news, so the packet waits. An older epoch is over on all ranks.
+ * A group that is not open here will come with the coordinator's news, so its packet waits; unless
+ * the group is over, and members that hear of that later still speak. A parked packet keeps memory
+ * of its sender, who has failed its op long ago and waits to get that back: nothing may be parked
+ * for ever.
+ */
+static void
+route_to_unopened(tutti_coll_engine *engine, const arrival *it)
+{
+    const tutti_packet *packet = &it->packet;
+
+    if (tutti_coll_group_is_gone(engine, packet->group) ||
+        (packet->kind == TUTTI_PACKET_RETRACT &&
+         tutti_coll_unpark_group(engine, packet->group, packet))) {
+        drop_arrival(engine, it);
+    } else {
+        tutti_coll_unexpected_add(engine, &engine->unexpected, packet, &it->spec, it->data,
+                                  it->size, it->rndv);
+    }
+}
+
+/*
+ * QUERY, RESET and answers to sends need no open group: they are about ranks and ids. An epoch that
+ * is newer than ours will come with the coordinator's news, so the packet waits. An older epoch is
+ * over on all ranks.
  */
 static void
 route_packet(tutti_coll_engine *engine, const arrival *it)
@@ -699,8 +721,7 @@ route_packet(tutti_coll_engine *engine, const arrival *it)
     } else {
         group = tutti_coll_group_by_id(engine, it->packet.group);
         if (group == NULL) {
-            tutti_coll_unexpected_add(engine, &engine->unexpected, &it->packet, &it->spec, it->data,
-                                      it->size, it->rndv);
+            route_to_unopened(engine, it);
             return;
         }
         if (it->packet.epoch > group->live_epoch) {

@@ -39,11 +39,6 @@ tutti_coll_group_unref(tutti_coll_group *group)
     if (atomic_fetch_sub(&group->refs, 1) > 1) {
         return;
     }
-    tutti_coll_free_pending_aborts(group);
-    tutti_coll_unpark_all(group->engine, &group->unexpected);
-    tutti_coll_unpark_all(group->engine, &group->sends);
-    tutti_coll_unpark_all(group->engine, &group->metas);
-    free(group->retracted);
     free(group->aborted);
     free(group->backend_note);
     free(group->ranks);
@@ -384,8 +379,36 @@ tutti_coll_group_abort(tutti_coll_group *group, const tutti_error *why, bool tel
     }
 }
 
-/* group->closed stays readable: items of the group in the inbox, and ops not released yet, hold
- * references and look at it. */
+bool
+tutti_coll_group_is_gone(const tutti_coll_engine *engine, uint64_t id)
+{
+    uint64_t i;
+
+    for (i = 0; i < engine->gone_count && i < GONE_MAX; i++) {
+        if (engine->gone[i].group == id && engine->gone[i].job_id == engine->job_id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void
+note_gone(tutti_coll_engine *engine, uint64_t id)
+{
+    if (!tutti_coll_group_is_gone(engine, id)) {
+        engine->gone[engine->gone_count++ % GONE_MAX] =
+            (struct coll_gone){.job_id = engine->job_id, .group = id};
+    }
+    (void)tutti_coll_unpark_group(engine, id, NULL);
+}
+
+/*
+ * group->closed stays readable: items of the group in the inbox, and ops not released yet, hold
+ * references and look at it.
+ *
+ * What is parked goes at once, and not with the last reference: an op that is not released yet may
+ * wait for memory that is parked at another rank, whose op waits for what is parked here.
+ */
 void
 tutti_coll_group_drop(tutti_coll_group *group)
 {
@@ -393,6 +416,13 @@ tutti_coll_group_drop(tutti_coll_group *group)
 
     tutti_coll_forget_group(group);
     group->closed = true;
+    tutti_coll_free_pending_aborts(group);
+    tutti_coll_unpark_all(engine, &group->unexpected);
+    tutti_coll_unpark_all(engine, &group->sends);
+    tutti_coll_unpark_all(engine, &group->metas);
+    free(group->retracted);
+    group->retracted = NULL;
+    note_gone(engine, group->id);
     tutti_timers_stop(&engine->timers, &group->loss_timer);
     tutti_timers_stop(&engine->timers, &group->close_timer);
     tutti_map_remove(&engine->groups, &group->node);
@@ -480,6 +510,43 @@ tutti_coll_group_close(tutti_coll_group *group)
 {
     group->close_item.run = run_close;
     tutti_coll_engine_push(group->engine, &group->close_item);
+}
+
+typedef struct farewell {
+    tutti_coll_item item;
+    uint64_t id;
+} farewell;
+
+static void
+run_gone(tutti_coll_engine *engine, tutti_coll_item *item)
+{
+    farewell *self = tutti_container_of(item, farewell, item);
+
+    if (tutti_coll_group_by_id(engine, self->id) == NULL) { /* else its close does it */
+        note_gone(engine, self->id);
+    }
+    free(self);
+}
+
+void
+tutti_coll_group_gone(tutti_coll_engine *engine, uint64_t id)
+{
+    farewell *self = malloc(sizeof(*self));
+    bool stopping;
+
+    if (self == NULL) {
+        TUTTI_LOG("coll", ERROR, "no memory to note that a group is over");
+        return;
+    }
+    *self = (farewell){.item.run = run_gone, .id = id};
+    (void)pthread_mutex_lock(&engine->lock);
+    stopping = engine->stopping;
+    (void)pthread_mutex_unlock(&engine->lock);
+    if (stopping) {
+        free(self);
+    } else {
+        tutti_coll_engine_push(engine, &self->item);
+    }
 }
 
 /* ------------------------------------------------------------------------------ asking */

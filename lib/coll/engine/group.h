@@ -21,6 +21,9 @@ void tutti_coll_group_fail_all(tutti_coll_group *group, const tutti_error *err, 
 /* It is over: it leaves engine->groups, its timers stop, and it is freed with the last op that uses
  * it. No op of it runs any more. */
 void tutti_coll_group_drop(tutti_coll_group *group);
+/* Has a group that was open here, or of which tutti_coll_group_gone told, come to its end? Of many
+ * the last ones are known. */
+bool tutti_coll_group_is_gone(const tutti_coll_engine *engine, uint64_t id);
 /* An op of the group has ended: if the oldest is a barrier that waited for it, that goes on, and
  * may end and be released inside. */
 void tutti_coll_group_next(tutti_coll_group *group);

@@ -103,6 +103,7 @@ coll_op_release(tutti_coll_op *op)
     assert(op->pending == 0 && op->ended && tutti_list_empty(&op->ios));
     tutti_timers_stop(&engine->timers, &op->timer);
     tutti_map_remove(&engine->ops, &op->by_id);
+    tutti_coll_unpark_all(engine, &op->stored); /* what a rank sent twice, or for nothing */
     report_late(op, NULL);
     if (op->phase == PHASE_DATA) {
         tutti_coll_backend_of(op)->finish(op);

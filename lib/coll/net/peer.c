@@ -20,6 +20,7 @@
 #include "base/error/fail.h"
 #include "base/os/log.h"
 #include "coll/net/io.h"
+#include "coll/net/unexpected.h"
 #include "coll/packet/packet.h"
 #include "coll/state/engine.h"
 #include "coll/state/events.h"
@@ -308,6 +309,7 @@ learn_peer(tutti_coll_engine *engine, coll_peer *peer, const peer_item *news)
         revoke_peer(peer);
         tutti_coll_peer_drop_conn(peer);
         fail_needing(peer, "another process has taken its seat");
+        tutti_coll_unpark_stale(engine, peer->rank, news->incarnation);
     }
     free(peer->address);
     peer->address = address;

@@ -38,6 +38,53 @@ tutti_coll_unpark_all(tutti_coll_engine *engine, tutti_list_node *where)
     }
 }
 
+/* A RETRACT and the SEND and META that it ends; or anything else of the group. */
+static bool
+is_about(const tutti_packet *packet, uint64_t group, const tutti_packet *retract)
+{
+    if (packet->group != group || retract == NULL) {
+        return packet->group == group;
+    }
+    return (packet->kind == TUTTI_PACKET_SEND || packet->kind == TUTTI_PACKET_META) &&
+           packet->from == retract->from && packet->incarnation == retract->incarnation &&
+           packet->extra == retract->extra;
+}
+
+bool
+tutti_coll_unpark_group(tutti_coll_engine *engine, uint64_t group, const tutti_packet *retract)
+{
+    tutti_list_node *link;
+    tutti_list_node *spare;
+    bool sent = false;
+
+    tutti_list_each(link, spare, &engine->unexpected)
+    {
+        coll_unexpected *stored = tutti_container_of(link, coll_unexpected, link);
+
+        if (is_about(&stored->packet, group, retract)) {
+            sent = sent || stored->packet.kind == TUTTI_PACKET_SEND;
+            tutti_coll_unpark(engine, stored);
+        }
+    }
+    return sent;
+}
+
+void
+tutti_coll_unpark_stale(tutti_coll_engine *engine, uint32_t rank, uint64_t incarnation)
+{
+    tutti_list_node *link;
+    tutti_list_node *spare;
+
+    tutti_list_each(link, spare, &engine->unexpected)
+    {
+        coll_unexpected *stored = tutti_container_of(link, coll_unexpected, link);
+
+        if (stored->packet.from == rank && stored->packet.incarnation != incarnation) {
+            tutti_coll_unpark(engine, stored);
+        }
+    }
+}
+
 /*
  * Keep a packet until somebody wants it. What a member of the job can make us keep is bounded:
  * small data by UNEXPECTED_MAX packets of TUTTI_TRANSPORT_EAGER_MAX, large data stays with its
@@ -56,7 +103,7 @@ tutti_coll_unexpected_add(tutti_coll_engine *engine, tutti_list_node *where,
         TUTTI_LOG("coll", ERROR,
                   "dropped a packet of rank %" PRIu32 ": no room, %" PRIu32
                   " packets wait already for ops that this rank has not called",
-                  packet->from, engine->unexpected_count);
+                  packet->from, (uint32_t)engine->unexpected_count);
         if (rndv != NULL) {
             engine->transport->ops->drop(engine->transport, rndv);
         }

@@ -34,5 +34,12 @@ void tutti_coll_unpark(tutti_coll_engine *engine, coll_unexpected *stored);
  */
 tutti_transport_rndv *tutti_coll_take_parked(coll_unexpected *stored);
 void tutti_coll_unpark_all(tutti_coll_engine *engine, tutti_list_node *where);
+/* Forget what waits for a group that is not open here. `retract`: only the send that it ends; NULL:
+ * all. Returns whether a SEND was among it. */
+bool tutti_coll_unpark_group(tutti_coll_engine *engine, uint64_t group,
+                             const tutti_packet *retract);
+/* Forget what former processes of this rank have sent for groups that are not open here. Their
+ * memory stays mapped until then. */
+void tutti_coll_unpark_stale(tutti_coll_engine *engine, uint32_t rank, uint64_t incarnation);
 
 #endif

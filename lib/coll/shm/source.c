@@ -87,6 +87,17 @@ find_source(shm_source *source, uint32_t id, uint64_t at, uint64_t size, void **
     return memory != NULL && at <= room && size <= room - at;
 }
 
+/* The record has room always: a peer has at most SHM_REGION_MAX rndvs with us, and the ring of
+ * returns holds more than that. */
+static void
+put_back(shm_source *source, uint64_t id, bool done)
+{
+    shm_record record = {.kind = done ? SHM_BACK : SHM_UNDONE, .id = id};
+
+    (void)tutti_shm_put(&source->back, &record, NULL, NULL);
+    tutti_shm_ring_doorbell(&source->doorbell, false);
+}
+
 static void
 free_rndv(tutti_transport_rndv *rndv)
 {
@@ -136,6 +147,7 @@ hand_over_source(shm_source *source, const shm_record *record, const unsigned ch
         rndv = new_rndv(source, record);
         if (rndv == NULL) {
             TUTTI_LOG("coll/shm", ERROR, "dropped packets of a peer: no memory for them");
+            put_back(source, record->id, false); /* else it would wait for its memory for ever */
             return;
         }
     }
@@ -188,15 +200,14 @@ unwrap_source(tutti_transport_rndv *rndv)
 }
 
 /*
- * The record of return has room always: a peer has at most SHM_REGION_MAX rndvs with us, and the
- * ring of returns holds more than that. It is put after the last access to the memory, and its
- * release order is what makes our writes into an exposed output visible to the owner.
+ * The record of return is put after the last access to the memory, and its release order is what
+ * makes our writes into an exposed output visible to the owner.
  */
 void
 tutti_shm_give_back(tutti_transport *transport, tutti_transport_rndv *rndv, bool done)
 {
     shm_source *source = rndv->source;
-    shm_record record = {.kind = done ? SHM_BACK : SHM_UNDONE, .id = rndv->id};
+    const uint64_t id = rndv->id;
 
     (void)transport;
     assert(rndv->inner == NULL);
@@ -205,8 +216,7 @@ tutti_shm_give_back(tutti_transport *transport, tutti_transport_rndv *rndv, bool
     source->parcels--;
     tutti_shm_fault();
     if (!source->gone) {
-        (void)tutti_shm_put(&source->back, &record, NULL, NULL); /* has room: SHM_REGION_MAX */
-        tutti_shm_ring_doorbell(&source->doorbell, false);
+        put_back(source, id, done);
     } else if (source->parcels == 0) {
         free_source(source);
     }

@@ -16,6 +16,8 @@
 #include "coll/state/events.h"
 #include "coll/transport.h"
 
+#define GONE_MAX 1024 /* groups that are over, whose last packets may be on their way */
+
 struct tutti_coll_engine {
     tutti_coll_engine_options options;
     tutti_transport *transport;
@@ -66,8 +68,16 @@ struct tutti_coll_engine {
     tutti_map ops; /* by id, all in flight */
     /* Packets for groups that are not open yet. */
     tutti_list_node unexpected;
-    /* Parked packets of the whole engine: here, in groups and in ops; at most UNEXPECTED_MAX. */
-    uint32_t unexpected_count;
+    /* Parked packets of the whole engine: here, in groups and in ops; at most UNEXPECTED_MAX. Only
+     * the engine's thread changes it; tutti_coll_stat reads it. */
+    atomic_uint_fast32_t unexpected_count;
+    /* Groups that are over, the newest GONE_MAX of them: no packet waits for them. Ids are never
+     * used twice in a job. */
+    struct coll_gone {
+        uint64_t job_id;
+        uint64_t group;
+    } gone[GONE_MAX];
+    uint64_t gone_count;  /* that ever were; modulo GONE_MAX the place of the next */
     tutti_list_node asks; /* peers to look up */
     tutti_list_node probes;
     /* Ended coll_ios, kept for the next: a small op would else spend its time in malloc. */

@@ -217,6 +217,9 @@ take_change(tutti_agent *agent, const Tutti__V1__SessionChange *change)
         break;
     case TUTTI__V1__SESSION_CHANGE__WHAT_GROUP_DELETED:
         agent_group_deleted(agent, change->group_deleted->name);
+        if (agent->engine != NULL) {
+            tutti_coll_group_gone(agent->engine, change->group_deleted->id);
+        }
         break;
     case TUTTI__V1__SESSION_CHANGE__WHAT_GROUP_ABORTED:
         take_abort(agent, change->group_aborted);
