@@ -316,6 +316,15 @@ class Objects(case.AgentCase):
         )
         self.assertEqual(found[1], (blob, 0))
 
+    def test_arrays_sets_and_pickles_are_objects(self):
+        def work(agent):
+            got = agent.all_gather_object({"rank": {agent.rank}, "x": np.full(2, agent.rank)})
+            pickled = agent.broadcast_object(tutti.Blob.pickled(range(agent.rank)), root=2)
+            return [(one.value()["rank"], one.value()["x"].tolist()) for one in got], pickled.unpickle()
+
+        want = [({rank}, [rank, rank]) for rank in range(self.size)]
+        self.assertEqual(self.all(work), [(want, range(2))] * self.size)
+
 
 if __name__ == "__main__":
     tap.main()

@@ -264,6 +264,39 @@ class Objects(unittest.TestCase):
         for value in (b"\0bytes", "text", {"a": [1, None]}, [], 7):
             self.assertEqual(objects.unpack(objects.pack(value)).value(), value)
 
+    def test_values_that_json_lacks_come_back_as_they_were(self):
+        values = [
+            (1, "a", None), {1, 2}, frozenset(["a"]), 2 + 3j, {1: "one", (2, 3): b"two"}, {"$set": (1,)}, [b"", {"a": (1,)}],
+            np.dtype("int16"), {"dtype": np.dtype(np.float32)},
+        ]  # fmt: skip
+        for value in values:
+            blob = objects.unpack(objects.pack(value))
+            self.assertEqual((blob.value(), type(blob.value())), (value, type(value)))
+            self.assertEqual(blob.content_type, objects.TAGGED)
+        arrays = {"a": np.arange(6, dtype=np.int8).reshape(2, 3), "b": [np.ones(0), np.array(7.5)], "n": np.float32(1.5)}
+        found = objects.unpack(objects.pack(arrays)).value()
+        np.testing.assert_array_equal(found["a"], arrays["a"])
+        self.assertEqual([one.dtype for one in found["b"]], [np.float64] * 2)
+        self.assertEqual((found["a"].dtype, found["b"][1].shape, type(found["n"])), (np.int8, (), np.float32))
+        self.assertEqual(objects.Blob.of(np.float32).value(), np.float32)
+
+    def test_pickles_are_made_and_read_only_by_name(self):
+        with self.assertRaises(errors.TuttiError) as caught:
+            objects.pack(Ellipsis)
+        self.assertEqual(caught.exception.reason, "BAD_VALUE")
+        self.assertIn("ellipsis", caught.exception.text)
+        blob = objects.unpack(objects.pack({"a": tutti.Blob.pickled(Ellipsis)}["a"]))
+        self.assertIs(blob.unpickle(), Ellipsis)
+        self.assertIsInstance(blob.value(), bytes)
+        with self.assertRaises(errors.TuttiError) as caught:
+            objects.Blob(blob.data).unpickle()
+        self.assertEqual(caught.exception.reason, "BAD_VALUE")
+
+    def test_bytes_that_are_no_values_are_refused(self):
+        for text in ('{"$none": 1}', '{"$tensor": ["FP32", [2], "AAAA"]}', '{"$tensor": ["XX", [], ""]}', '{"$set": [[]]}', "{", '{"$tuple": 1}'):
+            with self.subTest(text=text), self.assertRaises(errors.TuttiError):
+                objects.Blob(text.encode(), objects.TAGGED).value()
+
     def test_a_content_type_stays(self):
         blob = tutti.Blob(b"x", "image/png")
         self.assertEqual(objects.unpack(objects.pack(blob)), blob)

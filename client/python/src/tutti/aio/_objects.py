@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 
 
 class Objects:
-    """The part of an Agent that moves objects. A value is a Blob, bytes, text, or anything JSON.
+    """The part of an Agent that moves objects. A value is bytes, text, what JSON can say, arrays, dtypes, sets,
+    tuples, in lists and dicts, too; or a Blob, such as Blob.pickled() of anything.
 
-    A root is a group rank; or root_global, a rank of the job. Results are Blobs: value() gives text and JSON back.
+    A root is a group rank; or root_global, a rank of the job. Results are Blobs: value() gives the value back,
+    and unpickle() what was pickled.
     """
 
     async def broadcast_object(
@@ -31,7 +33,7 @@ class Objects:
 
         value  of the root; the others' is not looked at
 
-        Returns: the object, a Blob: value() gives text and JSON back.
+        Returns: the object, a Blob: value() gives it back.
         Raises: as broadcast().
         Example:
             >>> agent.broadcast_object({"step": 3}).value()
