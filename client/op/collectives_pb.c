@@ -32,6 +32,7 @@ write_broadcast(const tutti_op *op, const client_inline *memory,
     request->inline_result = memory != NULL && memory->takes;
     request->coalesced = op->coalesced;
     request->user_meta = client_write_bytes(op->user_meta, op->user_meta_size);
+    request->device = client_write_text(op->device);
     CLIENT_WRITE_ROOT(request, BROADCAST, op);
 }
 
@@ -132,6 +133,7 @@ client_wire_recv(tutti_client *client, const tutti_op *op, const client_inline *
     request.output = wire.output;
     request.options = &wire.options;
     request.tag = op->tag;
+    request.device = client_write_text(op->device);
     request.inline_result = memory != NULL && memory->takes;
     if (op->expect != NULL) {
         client_write_spec(op->expect, &expect);

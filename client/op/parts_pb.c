@@ -68,6 +68,7 @@ write_scatter(const tutti_op *op, const client_inline *memory, Tutti__V1__Scatte
     request->n_splits = op->split_count;
     request->user_meta = client_write_bytes(op->user_meta, op->user_meta_size);
     CLIENT_WRITE_AXES(request, op);
+    request->device = client_write_text(op->device);
     CLIENT_WRITE_ROOT(request, SCATTER, op);
 }
 

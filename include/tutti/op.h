@@ -302,6 +302,12 @@ typedef struct tutti_op {
      * 0, the default, = none.
      */
     uint64_t done_event;
+    /*
+     * Of broadcast, scatter and recv: where the new result lies, one of the agent's --device; "cuda" =
+     * its first GPU. NULL, the default, = on the GPU of the group's ops, else on the first of --device.
+     * NO_DEVICE: the agent has none of that name; DEVICE_MISMATCH: the op's tensors are elsewhere.
+     */
+    const char *device;
 } tutti_op;
 
 /* [out] op  every field as its comment calls default; any thread */

@@ -64,6 +64,43 @@ class Devices(case.AgentCase):
             self.assertTrue(share.gpu_uuid.startswith("GPU-"))
             self.assertEqual(share.tensor.handle, x.handle)
 
+    def test_a_result_lies_where_its_receiver_says(self):
+        def work(agent):
+            made = []
+            for device in filter(None, ("cpu", DEVICE)):
+                with agent.put(np.arange(4.0), device=device) as x:
+                    how = dict(device=device)
+                    part = agent.scatter(x if agent.rank == 0 else None, **how)
+                    whole = agent.broadcast(x if agent.rank == 0 else None, **how)
+                    if agent.rank == 0:
+                        agent.send(x, 1)
+                    got = agent.recv(0, keep=True, **how).tensor if agent.rank == 1 else part
+                    made.append((part.device(), whole.device(), got.device(), part.numpy().tolist()))
+                    self.free(part, *([whole] if agent.rank else []), *([got] if agent.rank == 1 else []))
+            return made
+
+        devices = list(filter(None, ("cpu", DEVICE)))
+        want = [[(one, one, one, [float(rank)]) for one in devices] for rank in range(self.size)]
+        self.assertEqual(self.all(work), want)
+
+    def test_a_receiver_of_a_device_that_is_not_there_is_refused_on_all_ranks(self):
+        def work(agent):
+            mine = dict(device="cuda:7") if agent.rank == 1 else {}
+            return agent.broadcast(np.ones(2) if agent.rank == 0 else None, **mine)
+
+        for error in self.all_fail(work):
+            self.assertEqual(error.reason, "NO_DEVICE")
+            self.assertIn("cuda:7", error.text)
+
+    @unittest.skipUnless(DEVICE, "no GPU: set TUTTI_TEST_DEVICE")
+    def test_a_receiver_elsewhere_than_the_root_is_refused_on_all_ranks(self):
+        def work(agent):
+            with agent.put(np.ones(2), device=DEVICE) as x:
+                return agent.broadcast(x if agent.rank == 0 else None, device="cpu" if agent.rank else "")
+
+        for error in self.all_fail(work):
+            self.assertEqual(error.reason, "DEVICE_MISMATCH")
+
     @unittest.skipUnless(DEVICE, "no GPU: set TUTTI_TEST_DEVICE")
     def test_a_session_checks_the_gpus_of_its_workers(self):
         with tutti.session(case.ADDRESSES[0]) as session:

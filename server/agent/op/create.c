@@ -15,6 +15,7 @@
 #include "server/agent/op/list.h"
 #include "server/agent/op/op.h"
 #include "server/agent/op/works.h"
+#include "server/agent/state/device.h"
 #include "server/agent/state/group.h"
 #include "server/agent/state/hooks.h"
 #include "server/agent/state/op.h"
@@ -359,6 +360,9 @@ agent_op_take(agent_op *op, agent_request *request, tutti_error *err)
     TUTTI_TRY(request->is_list ? agent_list_take(op, request, err) : take_one(op, request, err));
     TUTTI_TRY(op->agent->hooks->record_take(op, request, err));
     TUTTI_TRY(take_events(op, err));
+    if (request->device != NULL && request->device[0] != '\0') {
+        TUTTI_TRY(agent_devices_find(op->agent, request->device, &op->wanted, err));
+    }
     if (request->options.async) {
         TUTTI_TRY(agent_work_new(op->agent, agent_op_cancel, op, &op->work, err));
     }

@@ -628,6 +628,21 @@ default_place(const agent_op *op)
     return home == op->agent->space || place == NULL || agent_op_is_p2p(op) ? home : place;
 }
 
+/* The op's tensors are elsewhere than its caller wants the new result. */
+static tutti_code
+check_wanted(const agent_op *op, tutti_error *err)
+{
+    const tutti_space *place = op->out_inline ? op->agent->space : op->space;
+
+    if (op->wanted == NULL || place == NULL || place == op->wanted) {
+        return TUTTI_OK;
+    }
+    return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "DEVICE_MISMATCH",
+                          "the result is to be on %s, and %s on %s", tutti_space_device(op->wanted),
+                          op->out_inline ? "an inline result is" : "the op's tensors are",
+                          tutti_space_device(place));
+}
+
 /*
  * What a receiver of a broadcast names as input is ignored, so it may be on any device: `gives` is
  * false there. A new output has no tensor yet and follows the others.
@@ -654,8 +669,9 @@ agent_op_find_place(agent_op *op, tutti_error *err)
                               "an inline result of tensors on %s: ask for a handle, and Get it",
                               tutti_space_device(op->space));
     }
+    TUTTI_TRY(check_wanted(op, err));
     if (op->space == NULL) {
-        op->space = default_place(op);
+        op->space = op->wanted != NULL ? op->wanted : default_place(op);
     }
     op->op.args.on_device = op->space != op->agent->space;
     TUTTI_TRY(take_backend(op, err));

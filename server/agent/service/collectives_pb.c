@@ -47,6 +47,7 @@ agent_read_broadcast(const Tutti__V1__BroadcastRequest *message, tutti_rpc_call 
     request->group = message->group;
     request->output = message->output;
     request->options.inline_result = message->inline_result;
+    request->device = message->device;
     request->args.kind = TUTTI_COLL_BROADCAST;
     AGENT_READ_ROOT(message, BROADCAST, request);
     agent_read_input(message->input, call, request);
@@ -208,6 +209,7 @@ on_recv(tutti_rpc_call *call, void *self)
     const Tutti__V1__RecvRequest *message = tutti_rpc_call_request(call);
     agent_request request = {.group = message->group,
                              .output = message->output,
+                             .device = message->device,
                              .options.inline_result = message->inline_result};
     tutti_error err;
 

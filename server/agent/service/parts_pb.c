@@ -79,6 +79,7 @@ agent_read_scatter(const Tutti__V1__ScatterRequest *message, tutti_rpc_call *cal
     request->output = message->output;
     request->options.axis = message->axis;
     request->options.inline_result = message->inline_result;
+    request->device = message->device;
     request->args.kind = TUTTI_COLL_SCATTER;
     AGENT_READ_ROOT(message, SCATTER, request);
     agent_read_form(message->form, message->n_out_shape, message->out_shape, flat, request);

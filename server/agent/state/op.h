@@ -88,6 +88,7 @@ struct agent_op {
     bool out_is_named;                /* ... by the caller: a root gets a tensor of its own, too */
     bool no_result;                   /* this rank gets none: it is not the root */
     tutti_space *space;               /* where new results go */
+    tutti_space *wanted;              /* the caller wants them there; NULL = wherever */
     tutti_spec flat;                  /* args.flat points here */
     int64_t *splits;                  /* [owned] those of args point here */
     uint32_t *to;                     /* [owned] args.to points here */

@@ -81,6 +81,7 @@ typedef struct agent_request {
     bool inline_input; /* args.spec and the payload */
     tutti_rpc_message *payload;
     const char *output; /* a handle; "" = a new tensor */
+    const char *device; /* where that new tensor is to be; NULL or "" = wherever */
     const char *result; /* the name of that new tensor; NULL = none */
     bool is_list;       /* what follows; args.coalesced and args.form say which */
     size_t input_count;

@@ -326,6 +326,7 @@ class Collectives:
         root_global: int | None = None,
         coalesced: bool = False,
         meta: bytes = b"",
+        device: str = "",
         group: "GroupLike" = None,
         out: Input | None = None,
         async_: bool = False,
@@ -345,6 +346,8 @@ class Collectives:
                    an error
         coalesced  of those who give nothing: the root gives a list, a list comes
         meta       of the root: up to 16384 bytes that travel with it, to the Work.meta of others
+        device     where a new Tensor of this rank lies: "cpu", "cuda:0"; "" = wherever the op runs, or on
+                   the first of the agent's --device
 
         Returns: the shape and dtype of the root's x.
         Raises: TuttiError BAD_ROOT, UNEXPECTED_INPUT; SIZE_MISMATCH, DTYPE_MISMATCH, OUT_SHAPE: x is
@@ -354,14 +357,14 @@ class Collectives:
             array([1, 1])
         """
         how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad, events)
-        mine = None if coalesced or meta else self._roots(how, root, root_global)
+        mine = None if coalesced or meta or device else self._roots(how, root, root_global)
         if mine is not None and x is not None:
             fast: Any = self._fast
             more = ("sum", root, 1, True, False)
             found = await (fast.give_all(x, how, root) if mine else fast.run("Broadcast", x, how, *more))
             if found is not NO:
                 return cast("Result | Work", found)
-        fields: dict[str, Any] = {"coalesced": coalesced, "user_meta": meta}
+        fields: dict[str, Any] = {"coalesced": coalesced, "user_meta": meta, "device": device}
         call = await self._begin("Broadcast", how, **fields, **root_fields(root, root_global))
         if x is None or await self._is_root(group, root, root_global):
             return cast("Result | Work", await run(call, x))
@@ -396,6 +399,7 @@ class Collectives:
         splits: Sequence[int] | None = None,
         coalesced: bool = False,
         meta: bytes = b"",
+        device: str = "",
         group: "GroupLike" = None,
         out: Input | None = None,
         async_: bool = False,
@@ -419,6 +423,8 @@ class Collectives:
         splits     of the root: rows of dimension 0 for each rank, instead of equal parts
         coalesced  of those who give nothing: the root gives a list that is as many ops in one
         meta       of the root: up to 16384 bytes that travel with it, to the Work.meta of others
+        device     where a new Tensor of this rank lies: "cpu", "cuda:0"; "" = wherever the op runs, or on
+                   the first of the agent's --device
 
         Returns: [..., n / size, ...], or [splits[rank], ...], of the dtype of the root's x.
         Raises: TuttiError INDIVISIBLE, SPLITS_MISMATCH, BAD_ROOT, BAD_FORM; UNEXPECTED_INPUT: a rank that
@@ -428,7 +434,7 @@ class Collectives:
             array([0, 1])
         """
         how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad, events)
-        mine = None if coalesced or meta else self._roots(how, root, root_global)
+        mine = None if coalesced or meta or device else self._roots(how, root, root_global)
         usual = splits is None and axis == 0 and form == "concat" and not out_shape
         if mine is not None and usual and (mine or out is not None):
             grow = self._cut(x, how, False) if mine else 1
@@ -436,7 +442,7 @@ class Collectives:
             found = await self._run_fast("Scatter", like, how, "sum", root, grow, True, mine) if grow else NO
             if found is not NO:
                 return cast("Result | Work", found)
-        fields: dict[str, Any] = {"coalesced": coalesced, "user_meta": meta, "splits": splits}
+        fields: dict[str, Any] = {"coalesced": coalesced, "user_meta": meta, "device": device, "splits": splits}
         call = await self._begin(
             "Scatter",
             how,

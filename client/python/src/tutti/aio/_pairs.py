@@ -115,6 +115,7 @@ class Pairs:
         dtype: DtypeLike | None = None,
         shape: Sequence[int] | None = None,
         keep: bool = False,
+        device: str = "",
         group: "GroupLike" = None,
         out: Input | None = None,
         async_: bool = False,
@@ -128,6 +129,7 @@ class Pairs:
         tag           of the send() that is taken
         dtype, shape  what it must be; neither = whatever comes
         keep          the tensor stays in the agent: a Tensor comes instead of an array
+        device        where the new Tensor lies: "cpu", "cuda:0"; "" = on the first of the agent's --device
         out           where it goes, a Tensor or an array
         group_offset  instead of a source: as send() has it
 
@@ -142,7 +144,7 @@ class Pairs:
         how = How(group, out, async_, timeout, tracers=tuple(tracers), no_grad=no_grad)
         agent = cast("Agent", self)
         kind = _expected(dtype, shape)
-        if agent._fast is not None and not keep and _plain(source or 0, source_global, group_offset, group_count, tag):
+        if agent._fast is not None and not keep and not device and _plain(source or 0, source_global, group_offset, group_count, tag):
             found = await agent._fast.receive(how, source, tag, kind)
             if found is not NO:
                 return Received(*found)
@@ -156,11 +158,12 @@ class Pairs:
                 group_offset=group_offset,
                 group_count=group_count,
                 tag=tag,
+                device=device,
             )
         )._replace(received=True)
         if kind is not None:
             call.request.expect.CopyFrom(dtypes.spec(kind.name, kind.shape))
         as_array = not keep and out is None
-        if as_array and kind is not None and not async_ and kind.nbytes <= INLINE_BYTES_MAX:
+        if as_array and kind is not None and not device and not async_ and kind.nbytes <= INLINE_BYTES_MAX:
             return cast(Received, await receive_inline(call, None))
         return cast("Received | Work", await receive(call, None, as_array))

@@ -116,6 +116,7 @@ class BroadcastArguments(OpArguments, total=False):
     root_global: int | None
     coalesced: bool
     meta: bytes
+    device: str
 
 
 class ScatterArguments(BroadcastArguments, total=False):
@@ -160,6 +161,7 @@ class RecvArguments(TypedDict, total=False):
     dtype: DtypeLike | None
     shape: Sequence[int] | None
     keep: bool
+    device: str
     group: "GroupLike"
     out: Input | None
     timeout: float | None
