@@ -4,6 +4,7 @@
  * have, and any part of what it need not have.
  *
  * TUTTI_CUT_FOLDER  the folder; TUTTI_CUT_LOG  the file of what was done, one struct done behind the other
+ * TUTTI_CUT_HOLD    while this file is there, the disk ends nothing that is waited for
  *
  * What is written down is with the kernel, and so survives SIGKILL of the process. Files are made and
  * renamed for good at once: cuts of these are not played.
@@ -24,7 +25,8 @@ enum {
     WROTE = 1,
     SYNCED = 2,
     CUT = 3,
-    WROTE_FOR_GOOD = 4
+    WROTE_FOR_GOOD = 4,
+    WAITS = 5 /* for a disk that is held */
 };
 
 /* Behind it: the file's name, and the bytes. */
@@ -143,15 +145,31 @@ synced(int fd, int failed)
     return failed;
 }
 
+/* A test that has it wait knows that something can be lost. */
+static void
+wait_for_disk(int fd)
+{
+    const char *hold = getenv("TUTTI_CUT_HOLD");
+
+    if (hold != NULL && access(hold, F_OK) == 0) {
+        note(WAITS, fd, 0, NULL, 0);
+    }
+    while (hold != NULL && access(hold, F_OK) == 0) {
+        (void)usleep(1000);
+    }
+}
+
 int
 fdatasync(int fd)
 {
+    wait_for_disk(fd);
     return synced(fd, REAL(fdatasync)(fd));
 }
 
 int
 fsync(int fd)
 {
+    wait_for_disk(fd);
     return synced(fd, REAL(fsync)(fd));
 }
 

@@ -8,11 +8,12 @@ import os
 import random
 import shutil
 import struct
+import time
 
 import support
 
 LIBRARY = os.path.join(support.BUILD, "tests", "store", "libpower_cut.so")
-WROTE, SYNCED, CUT, WROTE_FOR_GOOD = 1, 2, 3, 4
+WROTE, SYNCED, CUT, WROTE_FOR_GOOD, WAITS = 1, 2, 3, 4, 5
 HEAD = struct.Struct("<IIQQ")
 SECTOR = 512
 
@@ -23,7 +24,7 @@ class Disk:
     def __init__(self, folder, place):
         """`place`: for the list, and what the folder was."""
         self.folder = folder
-        self.log, self.before = os.path.join(place, "done"), os.path.join(place, "before")
+        self.log, self.before, self.held = (os.path.join(place, name) for name in ("done", "before", "held"))
         os.makedirs(folder, exist_ok=True)
         self.begin()
 
@@ -34,7 +35,15 @@ class Disk:
         open(self.log, "wb").close()
 
     def environment(self):
-        return {"LD_PRELOAD": LIBRARY, "TUTTI_CUT_FOLDER": self.folder, "TUTTI_CUT_LOG": self.log}
+        return {"LD_PRELOAD": LIBRARY, "TUTTI_CUT_FOLDER": self.folder, "TUTTI_CUT_LOG": self.log, "TUTTI_CUT_HOLD": self.held}
+
+    def hold(self):
+        """The disk ends nothing more. Returns when somebody waits for what it has written: a power cut may lose that."""
+        open(self.held, "wb").close()
+        until = time.monotonic() + support.CALL_S
+        while not any(one[0] == WAITS for one in self.done()):
+            assert time.monotonic() < until, "nobody waited for the disk in %d s" % support.CALL_S
+            time.sleep(0.001)
 
     def done(self):
         """(kind, name, offset, bytes) of each thing that was done; the last may be cut short."""
@@ -49,8 +58,8 @@ class Disk:
                     return
                 yield kind, name.decode(), offset, data
 
-    def cut(self, keep):
-        """The power is gone; of what was not waited for each sector is there with the probability `keep`. How many are not."""
+    def split(self):
+        """What was waited for, and what was not."""
         sure, unsure = {}, {}
         for kind, name, offset, data in self.done():
             waiting = unsure.setdefault(name, [])
@@ -59,8 +68,13 @@ class Disk:
                 waiting.clear()
             elif kind == WROTE_FOR_GOOD:
                 sure.setdefault(name, []).append((WROTE, offset, data))
-            else:
+            elif kind != WAITS:
                 waiting.append((kind, offset, data))
+        return sure, unsure
+
+    def cut(self, keep):
+        """The power is gone; of what was not waited for each sector is there with the probability `keep`. How many are not."""
+        sure, unsure = self.split()
         lost = 0
         for name in os.listdir(self.folder):
             path, old = os.path.join(self.folder, name), os.path.join(self.before, name)
@@ -71,6 +85,8 @@ class Disk:
                     for one in sure.get(name, ()):
                         self.do(file, one, 1.0)
                     lost += sum(self.do(file, one, keep) for one in unsure.get(name, ()))
+        if os.path.exists(self.held):
+            os.unlink(self.held)
         return lost
 
     def do(self, file, one, keep):
