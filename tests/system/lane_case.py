@@ -16,9 +16,9 @@ PROGRAM = os.path.join(support.BUILD, "tests", "client", "lane_program")
 class Client:
     """One lane_program; `before` = a command that runs it."""
 
-    def __init__(self, case, agent, before=(), **environment):
+    def __init__(self, case, agent, before=(), program=PROGRAM, **environment):
         self.process = subprocess.Popen(
-            [*before, PROGRAM, agent.program.address], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [*before, program, agent.program.address], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             text=True, env=dict(os.environ, **environment))
         case.addCleanup(self.process.stdout.close)
         case.addCleanup(self.process.wait)
