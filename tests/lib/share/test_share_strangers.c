@@ -240,8 +240,7 @@ test_share__a_crowd_of_another_user_takes_no_place(void **state)
 
     (void)state;
     if (geteuid() != 0) {
-        print_message("skipped: only root can become another user\n");
-        skip();
+        SKIP("only root can become another user");
     }
     share_rig_open(&self, 4, 0);
     assert_ok(share_rig_offer(&self, true, token, &err));
@@ -302,8 +301,7 @@ test_share__refuses_other_users_unless_told(void **state)
 
     (void)state;
     if (geteuid() != 0) {
-        print_message("skipped: only root can become another user\n");
-        skip();
+        SKIP("only root can become another user");
     }
     share_rig_open(&self, 4, 0);
     assert_ok(share_rig_offer(&self, false, token, &err));

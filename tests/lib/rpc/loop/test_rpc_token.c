@@ -187,8 +187,7 @@ test_token__in_plaintext_from_afar_is_refused(void **state)
                  TUTTI_INVALID_ARGUMENT);
     assert_string_equal(err.reason, "TOKEN_IN_PLAINTEXT");
     if (!find_outer_address(outer, sizeof(outer))) {
-        print_message("this machine has no address but loopback\n");
-        skip();
+        SKIP("this machine has no address but loopback");
     }
     begin_with_token(&self, "0.0.0.0:0", "s3cret-token");
     self.server.options.insecure = true;

@@ -75,8 +75,7 @@ test_server__listens_on_ipv6(void **state)
 {
     (void)state;
     if (!has_ipv6()) {
-        print_message("this machine has no IPv6 loopback\n");
-        skip();
+        SKIP("this machine has no IPv6 loopback");
     }
     check_served("[::1]:0");
 }
