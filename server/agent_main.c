@@ -401,6 +401,7 @@ main(int argc, char **argv)
         } else {
             server_abseil_init();
             tutti_rpc_init();
+            tutti_rpc_limit_first_calls(self.server.streams_max);
             status = run_agent(&self, &signals);
             tutti_rpc_fini();
         }

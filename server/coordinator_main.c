@@ -510,6 +510,7 @@ run_coordinator(program *self, tutti_error *err)
     tutti_process_tune_malloc();
     server_abseil_init();
     tutti_rpc_init();
+    tutti_rpc_limit_first_calls(self->serving.streams_max);
     code = build_coordinator(self, err);
     if (code == TUTTI_OK) {
         code = follow_parent(self, err);

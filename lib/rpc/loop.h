@@ -26,6 +26,15 @@ typedef struct tutti_rpc_loop tutti_rpc_loop;
  */
 void tutti_rpc_init(void);
 
+/*
+ * Have servers of this process refuse more calls on a connection from its first byte on, with
+ * gRPC's own way: the connection ends. Without this, gRPC counts only when the client has
+ * acknowledged the limit, which it may leave. For a program whose servers all have this limit
+ * (`streams_max`): all of gRPC's connections in the process are meant, in both directions. Behind
+ * tutti_rpc_init. In a gRPC of another version than 1.51 it does nothing but log so.
+ */
+void tutti_rpc_limit_first_calls(uint64_t calls);
+
 /* Balances tutti_rpc_init, after the last loop is gone. */
 void tutti_rpc_fini(void);
 

@@ -37,6 +37,7 @@
 
 #define PARTS_ALWAYS 2 /* CLOSE and the status */
 #define METHOD_BYTES_SHOWN 200
+#define UNSENT_BYTES_SMALL (4u << 10) /* what is smaller may always wait: --streams-max limits it */
 
 /*
  * The last part is over: count the call, tell the handler, give gRPC's call back. Loop's thread.
@@ -162,6 +163,7 @@ on_finished(tutti_rpc_tag *tag, bool ok)
     tutti_rpc_call *call = tutti_container_of(tag, tutti_rpc_call, finished);
 
     (void)ok; /* false: the client has gone and does not hear the status */
+    rpc_call_count_sent(call);
     rpc_call_drop(call, call->close_joined ? 2 : 1);
 }
 
@@ -468,6 +470,58 @@ join_close(tutti_rpc_call *call, bool current)
     return true;
 }
 
+/* The struct. A payload behind it is a tensor's memory, which is counted as that. */
+static size_t
+find_own_bytes(const grpc_byte_buffer *message)
+{
+    const grpc_slice_buffer *slices = &message->data.raw.slice_buffer;
+
+    return slices->count == 0 ? 0 : GRPC_SLICE_LENGTH(slices->slices[0]);
+}
+
+bool
+rpc_call_count_unsent(tutti_rpc_call *call, const grpc_byte_buffer *message, tutti_error *err)
+{
+    tutti_rpc_server *server = call->server_loop->server;
+    const size_t bytes = find_own_bytes(message);
+    const size_t before = atomic_fetch_add(&server->unsent_bytes, bytes);
+
+    call->unsent = bytes;
+    if (bytes <= UNSENT_BYTES_SMALL || before < server->quota_bytes) {
+        return true;
+    }
+    rpc_call_count_sent(call);
+    (void)TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "UNSENT_LIMIT",
+                         "%zu bytes of answers wait for clients that do not read them, this one "
+                         "of %zu is dropped (--memory-quota %zu)",
+                         before, bytes, server->quota_bytes);
+    return false;
+}
+
+void
+rpc_call_count_sent(tutti_rpc_call *call)
+{
+    (void)atomic_fetch_sub(&call->server_loop->server->unsent_bytes, call->unsent);
+    call->unsent = 0;
+}
+
+/* The error takes the place of an answer that must not wait. */
+static grpc_byte_buffer *
+take_last(tutti_rpc_call *call)
+{
+    grpc_byte_buffer *message = call->last;
+    tutti_error err;
+
+    call->last = NULL;
+    if (message != NULL && !rpc_call_count_unsent(call, message, &err)) {
+        grpc_byte_buffer_destroy(message);
+        message = NULL;
+        rpc_status_fini(&call->status);
+        rpc_status_init(&call->status, &err);
+    }
+    return message;
+}
+
 /*
  * `ending` is set, so no other thread writes or answers: `last`, `status` and `initial_sent` are
  * read without the lock. The initial metadata goes with the status if no write has taken it.
@@ -476,11 +530,10 @@ void
 rpc_call_send_last(tutti_rpc_call *call)
 {
     const bool joined = join_close(call, tutti_rpc_loop_is_current(call->server_loop->loop));
-    grpc_byte_buffer *message = call->last;
+    grpc_byte_buffer *message = take_last(call);
     grpc_op ops[4] = {0};
     size_t count = 0;
 
-    call->last = NULL;
     if (!call->initial_sent) {
         call->initial_sent = true;
         ops[count++].op = GRPC_OP_SEND_INITIAL_METADATA;

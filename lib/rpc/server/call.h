@@ -102,6 +102,7 @@ struct tutti_rpc_call {
     bool answered;          /* the handler has had its last word */
     bool ending;            /* the last word is under way, or waits for the write before it */
     grpc_byte_buffer *last; /* owned: the response that leaves with the status; NULL = none */
+    size_t unsent;          /* of the server's unsent_bytes; of the one who sends */
     rpc_status status;
 };
 
@@ -143,6 +144,17 @@ void rpc_call_drop_later(tutti_rpc_call *call);
  * on_written for it; no write may be under way. The call may be gone on return.
  */
 void rpc_call_send_last(tutti_rpc_call *call);
+
+/*
+ * A message is about to go to gRPC: count what it keeps of memory until the client has read it.
+ * gRPC's quota counts only what comes in. False: so much waits already that this one must not wait
+ * as well; *err tells the client. rpc_call_count_sent, once gRPC is through with it. Any thread,
+ * one message of a call at a time.
+ *
+ * TUTTI_RESOURCE_EXHAUSTED  UNSENT_LIMIT
+ */
+bool rpc_call_count_unsent(tutti_rpc_call *call, const grpc_byte_buffer *message, tutti_error *err);
+void rpc_call_count_sent(tutti_rpc_call *call);
 
 /*
  * gate.c: does what would leave now wait for a gate? Then it is sent later. [in, moved] message  of

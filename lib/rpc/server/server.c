@@ -186,7 +186,8 @@ make_grpc(tutti_rpc_server *self)
     size_t i;
 
     self->quota = grpc_resource_quota_create("server");
-    grpc_resource_quota_resize(self->quota, quota > SIZE_MAX ? SIZE_MAX : (size_t)quota);
+    self->quota_bytes = quota > SIZE_MAX ? SIZE_MAX : (size_t)quota;
+    grpc_resource_quota_resize(self->quota, self->quota_bytes);
     all = (grpc_channel_args){.num_args = fill_args(self, args), .args = args};
     self->grpc = grpc_server_create(&all, NULL);
     for (i = 0; i < self->server_loop_count; i++) {

@@ -68,7 +68,9 @@ struct tutti_rpc_server {
     size_t listener_count;
     bool strangers; /* some listener speaks plaintext beyond this machine */
     grpc_resource_quota *quota;
-    grpc_server *grpc; /* NULL before start */
+    size_t quota_bytes;          /* of it */
+    _Atomic size_t unsent_bytes; /* of structs that wait inside gRPC for their client to read */
+    grpc_server *grpc;           /* NULL before start */
 
     tutti_rpc_service services[TUTTI_RPC_SERVICES_MAX];
     size_t service_count;

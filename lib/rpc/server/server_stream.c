@@ -155,7 +155,10 @@ rpc_call_on_written(tutti_rpc_call *call, bool ok)
 static void
 on_written(tutti_rpc_tag *tag, bool ok)
 {
-    rpc_call_on_written(tutti_container_of(tag, tutti_rpc_call, written), ok);
+    tutti_rpc_call *call = tutti_container_of(tag, tutti_rpc_call, written);
+
+    rpc_call_count_sent(call);
+    rpc_call_on_written(call, ok);
 }
 
 /* False: the call is ending, so nothing is sent any more. */
@@ -186,7 +189,11 @@ rpc_call_write_grpc(tutti_rpc_call *call, grpc_byte_buffer *message, bool first,
 {
     grpc_op ops[2] = {0};
     size_t count = 0;
+    tutti_error err;
 
+    if (!rpc_call_count_unsent(call, message, &err)) {
+        tutti_rpc_call_cut(call, &err); /* the write below comes back in vain */
+    }
     if (first) {
         ops[count++].op = GRPC_OP_SEND_INITIAL_METADATA;
     }

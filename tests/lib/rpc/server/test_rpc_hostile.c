@@ -11,11 +11,16 @@
 #include <unistd.h>
 
 #include "base/os/log.h"
+#include "rpc/loop.h"
+#include "rpc/server/server_private.h"
 
 #define MIB (1u << 20)
 #define RESETS 5000
+#define CALLS_MAX 100
+#define TEXT_BYTES 20000u
 
 enum frame_type {
+    FRAME_DATA = 0,
     FRAME_HEADERS = 1,
     FRAME_RESET = 3,
     FRAME_SETTINGS = 4,
@@ -96,11 +101,13 @@ greet(const rig *self)
     return descriptor;
 }
 
-/* POST /rpctest.v1.EchoService/Chat, as HPACK literals. */
+/* POST of a method of EchoService, as HPACK literals. */
 static size_t
-make_headers(unsigned char *ret)
+make_headers_for(const char *method, unsigned char *ret)
 {
-    static const char path[] = "/rpctest.v1.EchoService/Chat";
+    char path[64];
+    const size_t path_size =
+        (size_t)snprintf(path, sizeof(path), "/rpctest.v1.EchoService/%s", method);
     static const char rest[] = "\x01\x01x"
                                "\x00\x02te\x08trailers"
                                "\x0f\x10\x10"
@@ -110,11 +117,17 @@ make_headers(unsigned char *ret)
     ret[at++] = 0x83;
     ret[at++] = 0x86;
     ret[at++] = 0x04;
-    ret[at++] = sizeof(path) - 1;
-    memcpy(ret + at, path, sizeof(path) - 1);
-    at += sizeof(path) - 1;
+    ret[at++] = (unsigned char)path_size;
+    memcpy(ret + at, path, path_size);
+    at += path_size;
     memcpy(ret + at, rest, sizeof(rest) - 1);
     return at + sizeof(rest) - 1;
+}
+
+static size_t
+make_headers(unsigned char *ret)
+{
+    return make_headers_for("Chat", ret);
 }
 
 /* CVE-2023-44487: open a call and take it back at once, again and again. */
@@ -187,6 +200,95 @@ test_server__serves_others_during_an_endless_header(void **state)
     assert_ok(rig_ask(self->channel, "and afterwards", NULL, &err));
 }
 
+/* A client that acknowledges no settings keeps to --streams-max all the same. */
+static void
+test_server__counts_calls_from_the_first_byte(void **state)
+{
+    rig *self = *state;
+    unsigned char headers[256];
+    const size_t size = make_headers(headers);
+    const int descriptor = greet(self);
+    const uint64_t end = tutti_clock_ns() + 20 * TUTTI_NS_PER_S;
+    uint32_t i;
+    tutti_error err;
+
+    for (i = 0; i < CALLS_MAX; i++) {
+        assert_true(send_frame(descriptor, FRAME_HEADERS, 4, 1 + 2 * i, headers, size));
+    }
+    assert_ok(rig_ask(self->channel, "so many may be", NULL, &err));
+    rig_await(tutti_rpc_server_call_count(self->server.server), CALLS_MAX);
+    for (i = CALLS_MAX; i < 2 * CALLS_MAX; i++) {
+        (void)send_frame(descriptor, FRAME_HEADERS, 4, 1 + 2 * i, headers, size);
+    }
+    while (drain(descriptor)) {
+        assert_true(tutti_clock_ns() < end);
+        rig_pause();
+    }
+    (void)close(descriptor);
+    rig_await(tutti_rpc_server_call_count(self->server.server), 0);
+    assert_ok(rig_ask(self->channel, "others are served", NULL, &err));
+}
+
+/* A message of EchoService.Unary: field 1, a text. */
+static size_t
+make_text(unsigned char *ret)
+{
+    const size_t field = TEXT_BYTES + 4;
+    const unsigned char head[] = {0,
+                                  0,
+                                  0,
+                                  (unsigned char)(field >> 8),
+                                  (unsigned char)field,
+                                  0x0a,
+                                  (unsigned char)(TEXT_BYTES | 0x80),
+                                  (unsigned char)(TEXT_BYTES >> 7 | 0x80),
+                                  TEXT_BYTES >> 14};
+
+    memcpy(ret, head, sizeof(head));
+    memset(ret + sizeof(head), 'a', TEXT_BYTES);
+    return sizeof(head) + TEXT_BYTES;
+}
+
+static uint64_t
+count_refused(const tutti_rpc_server *server)
+{
+    uint64_t count = 0;
+    size_t i;
+
+    for (i = 0; i < server->route_count; i++) {
+        count += atomic_load(&server->routes[i].ended[TUTTI_RESOURCE_EXHAUSTED]);
+    }
+    return count;
+}
+
+/* Flow control is in the client's hands: it opens no window, so the answers wait inside gRPC. */
+static void
+test_server__keeps_within_the_quota_what_nobody_reads(void **state)
+{
+    static unsigned char text[TEXT_BYTES + 16];
+    rig *self = *state;
+    unsigned char headers[256];
+    const size_t size = make_headers_for("Unary", headers);
+    const size_t text_size = make_text(text);
+    const size_t quota = 512u << 10;
+    const int descriptor = greet(self);
+    uint32_t i;
+    tutti_error err;
+
+    self->server.server->quota_bytes = quota; /* gRPC's own, for what comes in, stays large */
+    for (i = 0; i < CALLS_MAX - 1; i++) {
+        assert_true(send_frame(descriptor, FRAME_HEADERS, 4, 1 + 2 * i, headers, size));
+        assert_true(send_frame(descriptor, FRAME_DATA, 0, 1 + 2 * i, text, 10000));
+        assert_true(
+            send_frame(descriptor, FRAME_DATA, 1, 1 + 2 * i, text + 10000, text_size - 10000));
+        assert_true(atomic_load(&self->server.server->unsent_bytes) <= quota + 2 * TEXT_BYTES);
+    }
+    rig_await(count_refused(self->server.server) > 0, true);
+    assert_ok(rig_ask(self->channel, "small answers pass", NULL, &err));
+    (void)close(descriptor);
+    rig_await(atomic_load(&self->server.server->unsent_bytes), 0);
+}
+
 static void
 test_server__closes_connections_that_speak_something_else(void **state)
 {
@@ -222,12 +324,17 @@ main(void)
         cmocka_unit_test_setup_teardown(test_server__outlives_rapid_resets, rig_begin, rig_end),
         cmocka_unit_test_setup_teardown(test_server__serves_others_during_an_endless_header,
                                         rig_begin, rig_end),
+        cmocka_unit_test_setup_teardown(test_server__counts_calls_from_the_first_byte, rig_begin,
+                                        rig_end),
+        cmocka_unit_test_setup_teardown(test_server__keeps_within_the_quota_what_nobody_reads,
+                                        rig_begin, rig_end),
         cmocka_unit_test_setup_teardown(test_server__closes_connections_that_speak_something_else,
                                         rig_begin, rig_end),
     };
     int failed;
 
     tutti_rpc_init();
+    tutti_rpc_limit_first_calls(CALLS_MAX);
     failed = cmocka_run_group_tests(tests, NULL, NULL);
     tutti_rpc_fini();
     return failed;
