@@ -382,7 +382,7 @@ main(int argc, char **argv)
         tutti_process_tune_malloc();
         code = tutti_process_raise_files(FILES_MIN, &err);
         if (code == TUTTI_OK) {
-            code = server_fair_reads_start(&err);
+            code = server_fair_reads_start(self.server.keepalive_timeout_ns, &err);
         }
         if (code == TUTTI_OK) {
             code = hide_keys(&self, &err);

@@ -496,7 +496,7 @@ run_coordinator(program *self, tutti_error *err)
     tutti_code code = tutti_process_raise_files(FILES_MIN, err);
 
     if (code == TUTTI_OK) {
-        code = server_fair_reads_start(err);
+        code = server_fair_reads_start(self->serving.keepalive_timeout_ns, err);
     }
     if (code == TUTTI_OK) {
         code = tutti_guard_hide_keys(&self->guarding, &self->serving, more, err);

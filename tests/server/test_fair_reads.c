@@ -1,21 +1,29 @@
 /*
  * Goal: a socket that is never empty is left after a turn and is announced again; no byte is lost
- * over it, and sockets that are in no epoll set are read as ever.
- * Method: pairs of sockets; recvmsg, epoll_ctl and close are the file's own here, too.
+ * over it, and sockets that are in no epoll set are read as ever. A client that does not read is
+ * not read, and is ended. A listener that cannot accept goes on.
+ * Method: pairs of sockets; recvmsg, sendmsg, accept4, epoll_ctl and close are the file's own here,
+ * too. The table is made for few descriptors.
  */
 #include "support/testing.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "server/fair_reads.h"
 
 #define ROOM (128u << 10)
+#define STUCK_NS (3 * TUTTI_NS_PER_S)
+#define DESCRIPTORS 64
+#define CLIENTS (DESCRIPTORS - DESCRIPTORS / FAIR_READS_SPARE)
 #define FILLED (100u << 10)
 
 typedef struct pair {
@@ -222,13 +230,253 @@ test_fair_reads__a_number_is_another_file_s_later(void **state)
     assert_int_equal(receive(self, 0, ROOM), FILLED);
 }
 
+/* ------------------------------------------------------------------------------ clients */
+
+/* A listener in the set of the pair, as gRPC has it. */
+static int
+listen_for(pair *self, struct sockaddr_un *ret_address)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+    const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    socklen_t size = sizeof(*ret_address);
+
+    *ret_address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    assert_true(listener >= 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)ret_address, sizeof(sa_family_t)), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)ret_address, &size), 0);
+    assert_int_equal(listen(listener, DESCRIPTORS), 0);
+    assert_int_equal(epoll_ctl(self->set, EPOLL_CTL_ADD, listener, &event), 0);
+    return listener;
+}
+
+static int
+make_client(void)
+{
+    const int client = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    assert_true(client >= 0);
+    return client;
+}
+
+/* An abstract name has its zeros, and the kernel made it five digits long. */
+static void
+call(int client, const struct sockaddr_un *address)
+{
+    assert_int_equal(connect(client, (const struct sockaddr *)address, sizeof(sa_family_t) + 1 + 5),
+                     0);
+}
+
+static int
+take(int listener)
+{
+    return accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+}
+
+/* The pair becomes a client and what was accepted for it. */
+static void
+become_client(pair *self)
+{
+    struct sockaddr_un address;
+    const int listener = listen_for(self, &address);
+
+    (void)close(self->ours);
+    (void)close(self->theirs);
+    self->theirs = make_client();
+    call(self->theirs, &address);
+    self->ours = take(listener);
+    assert_true(self->ours >= 0);
+    assert_int_equal(close(listener), 0);
+    watch(self);
+}
+
+/* Send until there is no room; how many bytes that took. */
+static size_t
+send_all(pair *self)
+{
+    static char bytes[FILLED];
+    struct iovec piece = {.iov_base = bytes, .iov_len = 4096};
+    const struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
+    size_t total = 0;
+    ssize_t sent = 0;
+
+    for (; sent >= 0; total += sent > 0 ? (size_t)sent : 0) {
+        sent = sendmsg(self->ours, &message, MSG_NOSIGNAL);
+    }
+    assert_int_equal(errno, EAGAIN);
+    return total;
+}
+
+/* They read that much. */
+static void
+empty(pair *self, size_t size)
+{
+    static char bytes[FILLED];
+
+    while (size > 0) {
+        const ssize_t got = recv(self->theirs, bytes, size < FILLED ? size : FILLED, 0);
+
+        assert_true(got > 0);
+        size -= (size_t)got;
+    }
+}
+
+static void
+test_fair_reads__who_does_not_read_is_not_read(void **state)
+{
+    pair *self = *state;
+    size_t sent;
+
+    become_client(self);
+    sent = send_all(self);
+    fill(self, 10);
+    assert_true(is_announced(self, 1000));
+    assert_int_equal(receive(self, 0, ROOM), -1);
+    assert_int_equal(errno, EAGAIN);
+    assert_int_equal(left(self), 10);
+    /* When it has read, and something was sent again, the rest is announced. */
+    empty(self, sent);
+    (void)epoll_wait(self->set, &(struct epoll_event){0}, 1, 0); /* that there is room */
+    assert_true(send_all(self) > 0);
+    assert_true(is_announced(self, 1000));
+    empty(self, sent / 2);
+    assert_int_equal(receive(self, 0, ROOM), 10);
+}
+
+static void
+test_fair_reads__who_reads_slowly_is_read(void **state)
+{
+    pair *self = *state;
+
+    become_client(self);
+    assert_true(send_all(self) > FILLED / 10);
+    fill(self, 10);
+    empty(self, 8192);
+    assert_int_equal(receive(self, 0, ROOM), 10); /* though nothing was sent since */
+    fill(self, 10);
+    assert_int_equal(receive(self, 0, ROOM), -1);
+    assert_int_equal(errno, EAGAIN);
+}
+
+static void
+test_fair_reads__who_was_called_by_us_is_read(void **state)
+{
+    pair *self = *state;
+
+    watch(self);
+    (void)send_all(self);
+    fill(self, 10);
+    assert_int_equal(receive(self, 0, ROOM), 10);
+}
+
+static void
+test_fair_reads__who_does_not_read_is_ended(void **state)
+{
+    pair *self = *state;
+    const struct iovec piece = {.iov_base = "x", .iov_len = 1};
+    const struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)&piece, .msg_iovlen = 1};
+    struct pollfd end = {.events = POLLRDHUP};
+    const uint64_t began_ns = tutti_clock_ns();
+
+    become_client(self);
+    (void)send_all(self);
+    end.fd = self->theirs;
+    assert_int_equal(poll(&end, 1, 20000), 1);
+    assert_true(tutti_clock_ns() - began_ns >= STUCK_NS);
+    assert_int_equal(sendmsg(self->ours, &message, MSG_NOSIGNAL), -1);
+    assert_int_equal(errno, EPIPE);
+}
+
+/* Accept while no descriptor from this number on may be opened. */
+static void
+take_in_vain(int listener, int limit)
+{
+    const struct rlimit none = {.rlim_cur = (rlim_t)limit, .rlim_max = DESCRIPTORS};
+    const struct rlimit all = {.rlim_cur = DESCRIPTORS, .rlim_max = DESCRIPTORS};
+    int taken;
+    int number;
+
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    taken = take(listener);
+    number = errno;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &all), 0);
+    assert_int_equal(taken, -1);
+    assert_int_equal(number, EAGAIN); /* for all else gRPC would give the listener up */
+}
+
+static void
+test_fair_reads__no_descriptor_ends_no_listener(void **state)
+{
+    pair *self = *state;
+    struct sockaddr_un address;
+    const int listener = listen_for(self, &address);
+    const int first = make_client();
+    const int second = make_client();
+    const int free_one = dup(first);
+    char byte;
+    int taken;
+
+    (void)close(free_one);
+    call(first, &address);
+    assert_true(is_announced(self, 1000));
+    take_in_vain(listener, free_one);
+    assert_int_equal(recv(first, &byte, 1, 0), 0); /* there is one in reserve to tell it */
+    call(second, &address);
+    assert_true(is_announced(self, 1000));
+    take_in_vain(listener, 0);
+    assert_true(is_announced(self, 1000)); /* it waits */
+    taken = take(listener);
+    assert_true(taken >= 0);
+    (void)close(taken);
+    (void)close(first);
+    (void)close(second);
+    (void)close(listener);
+}
+
+static void
+test_fair_reads__clients_leave_descriptors_to_others(void **state)
+{
+    pair *self = *state;
+    struct sockaddr_un address;
+    const int listener = listen_for(self, &address);
+    int taken[DESCRIPTORS];
+    char byte;
+    int count = 0;
+    int client = -1;
+
+    do {
+        if (client >= 0) {
+            (void)close(client);
+        }
+        client = make_client();
+        call(client, &address);
+        taken[count] = take(listener);
+    } while (taken[count] >= 0 && ++count < DESCRIPTORS);
+    assert_int_equal(errno, EAGAIN);
+    assert_int_equal(count, CLIENTS);
+    assert_int_equal(recv(client, &byte, 1, 0), 0); /* the newest one is closed at once */
+    /* When one goes, one may come. */
+    assert_int_equal(close(taken[--count]), 0);
+    (void)close(client);
+    client = make_client();
+    call(client, &address);
+    taken[count] = take(listener);
+    assert_true(taken[count] >= 0);
+    for (; count >= 0; count--) {
+        (void)close(taken[count]);
+    }
+    (void)close(client);
+    (void)close(listener);
+}
+
 static int
 begin(void **state)
 {
+    const struct rlimit few = {.rlim_cur = DESCRIPTORS, .rlim_max = DESCRIPTORS};
     tutti_error err;
 
     (void)state;
-    assert_ok(server_fair_reads_start(&err));
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    assert_ok(server_fair_reads_start(STUCK_NS, &err));
     return 0;
 }
 
@@ -243,6 +491,12 @@ main(void)
         TEST(a_turn_ends),
         TEST(an_empty_socket_ends_a_turn),
         TEST(a_number_is_another_file_s_later),
+        TEST(who_does_not_read_is_not_read),
+        TEST(who_reads_slowly_is_read),
+        TEST(who_was_called_by_us_is_read),
+        TEST(who_does_not_read_is_ended),
+        TEST(no_descriptor_ends_no_listener),
+        TEST(clients_leave_descriptors_to_others),
     };
 
     return cmocka_run_group_tests(tests, begin, NULL);

@@ -4,6 +4,7 @@ Method: a coordinator and an agent with TLS and tokens; strangers by the hundred
 beside them whose calls have to go on; memory and descriptors of the servers before and after."""
 
 import os
+import resource
 import socket
 import ssl
 import struct
@@ -18,7 +19,15 @@ import support  # noqa: E402
 import grpc  # noqa: E402
 
 import tokens  # noqa: E402
-from cluster_case import LONG_S, coordinator, coordinator_grpc, tensors, tensors_grpc  # noqa: E402
+from cluster_case import (  # noqa: E402
+    LONG_S,
+    Cluster,
+    Agent,
+    coordinator,
+    coordinator_grpc,
+    tensors,
+    tensors_grpc,
+)
 from secure_case import Certificates, SecureProgram  # noqa: E402
 from tokens import claims, hs256  # noqa: E402
 
@@ -26,7 +35,11 @@ CODE = grpc.StatusCode
 MIB = 1 << 20
 CROWD = 300
 FLOOD_S = 3
-HEADERS, RESET, PING, END_STREAM, END_HEADERS = 1, 3, 6, 1, 4
+UNREAD_S = 1.5
+UNREAD_MIB = 128  # what a client who reads nothing may make a server grow by
+FILES = 1024  # of a server that has few: the fewest with which a coordinator starts
+DATA, HEADERS, RESET, PING, END_STREAM, END_HEADERS = 0, 1, 3, 6, 1, 4
+SANITIZED = "sanitize" in support.BUILD or "asan" in support.BUILD
 
 
 def bearer(token):
@@ -47,6 +60,7 @@ def request(path):
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"")
 REQUEST = request(b"/tutti.v1.DiagnosticsService/GetStats")
+HEALTH = request(b"/grpc.health.v1.Health/Check")
 STRANGE = request(b"/no/such")
 
 
@@ -103,7 +117,7 @@ class Floods(unittest.TestCase):
                 self.assertLess(time.monotonic(), until, "descriptors: %s" % (self.size(program),))
                 time.sleep(0.05)
             grown = self.size(program)[0] - before[0]
-            if "sanitize" not in support.BUILD and "asan" not in support.BUILD:
+            if not SANITIZED:
                 self.assertLess(grown, 200, "MiB more")
 
     def ask(self):
@@ -204,28 +218,31 @@ class Floods(unittest.TestCase):
             except OSError:  # sent away
                 counts[1] += 1
 
-    def pour_over(self, program, first, again, strangers=1):
+    def pour_over(self, program, first, again, strangers=1, seconds=FLOOD_S):
         """Others are served meanwhile, and no rank is lost over it: nothing of gRPC's tells the
-        loops to let go of a socket that is never empty (server/fair_reads.h)."""
+        loops to let go of a socket that is never empty (server/fair_reads.h). Returns by how many
+        MiB the program grew at most."""
         stop, counts = threading.Event(), [0, 0]
-        asked = []
+        asked, sizes = [], [self.size(program)[0]]
         threads = [
             threading.Thread(target=self.pour, args=(program, first, again, stop, counts))
             for _ in range(strangers)
         ]
         for thread in threads:
             thread.start()
-        until = time.monotonic() + FLOOD_S
+        until = time.monotonic() + seconds
         while time.monotonic() < until or len(asked) < 3:
             asked.append(self.ask())
+            sizes.append(self.size(program)[0])
         stop.set()
         for thread in threads:
             thread.join()
-        print("%d bursts, sent away %d times, %d calls beside it, the slowest %.0f ms"
-              % (counts[0], counts[1], len(asked), 1000 * max(asked)))
+        print("%d bursts, sent away %d times, %d calls beside it, the slowest %.0f ms, +%.0f MiB"
+              % (counts[0], counts[1], len(asked), 1000 * max(asked), max(sizes) - sizes[0]))
         self.assertGreater(counts[0], 100)
         self.assertNotIn("lost", self.coordinator.log())
         self.assertNotIn("lost", self.agent.log())
+        return max(sizes) - sizes[0]
 
     def resets(self, stream):
         burst = b""
@@ -249,6 +266,31 @@ class Floods(unittest.TestCase):
             return burst, stream + 2
 
         self.pour_over(self.agent, b"", calls)
+
+    def test_answers_that_nobody_reads_fill_no_memory(self):
+        """Complete calls, from who neither reads nor acknowledges anything: refused ones, allowed
+        ones, and those of a good client."""
+        token = self.good[0][1].encode()
+        size = len(token) - 127  # as HPACK has it, above 127
+        self.assertTrue(0 <= size < 1 << 14)
+        word = b"\x00\x0dauthorization\x7f%c%c" % (size & 0x7F | 0x80, size >> 7) + token
+        for program, header in (
+            (self.agent, REQUEST),
+            (self.agent, HEALTH),
+            (self.agent, REQUEST + word),
+            (self.coordinator, HEALTH),
+        ):
+
+            def calls(stream, header=header):
+                burst = b""
+                for stream in range(stream, stream + 100, 2):
+                    burst += frame(HEADERS, END_HEADERS, stream, header)
+                    burst += frame(DATA, END_STREAM, stream, b"\0\0\0\0\0")
+                return burst, stream + 2
+
+            grown = self.pour_over(program, b"", calls, seconds=UNREAD_S)
+            if not SANITIZED:
+                self.assertLess(grown, UNREAD_MIB)
 
     def test_pings_without_end_keep_nobody_out(self):
         pings = frame(PING, 0, 0, b"12345678") * 50
@@ -320,6 +362,75 @@ class Floods(unittest.TestCase):
                     *(CODE.RESOURCE_EXHAUSTED, CODE.UNAVAILABLE, CODE.INTERNAL),
                 )
         self.ask()
+
+
+class Few:
+    """Where a program starts with few descriptors; as `host` of support.Program."""
+
+    @staticmethod
+    def words(*words):
+        return ["prlimit", "--nofile=%d:%d" % (FILES, FILES), *words]
+
+
+class FewAgent(Agent):
+    def start(self, *words):
+        return support.Program("tutti-agent", *words, host=Few)
+
+
+class FewCluster(Cluster):
+    agent_class = FewAgent
+
+    def make_coordinator(self, *options):
+        return support.Program("tutti-coordinator", *options, host=Few)
+
+
+class Crowds(unittest.TestCase):
+    """More connections than a server has descriptors: it goes on with its clients, sends the newest
+    ones away, and serves others as soon as there is room. gRPC's listener would be deaf."""
+
+    @classmethod
+    def setUpClass(cls):
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if most != resource.RLIM_INFINITY and most < 2 * FILES:
+            raise unittest.SkipTest("at most %d descriptors" % most)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        patient = ("--handshake-timeout", "120s")  # nobody but us ends the crowd
+        cls.cluster = FewCluster(1, *patient, coordinator_options=patient)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.cluster.stop()
+
+    def ask(self, channel):
+        call = channel.unary_unary("/grpc.health.v1.Health/Check")
+        call(b"", timeout=LONG_S, wait_for_ready=True)
+
+    def is_away(self, stranger):
+        """Closed at once; a server greets those that it keeps."""
+        try:
+            return stranger.recv(100) == b""
+        except ConnectionError:
+            return True
+
+    def crowd_out(self, program):
+        host, port = program.address.rsplit(":", 1)
+        with program.channel() as known:
+            self.ask(known)
+            crowd = []
+            for _ in range(FILES + 100):
+                crowd.append(socket.create_connection((host, int(port)), LONG_S))
+            self.assertGreater(sum(map(self.is_away, crowd)), FILES / 4)
+            self.ask(known)
+            for one in crowd:
+                one.close()
+        with program.channel() as fresh:
+            self.ask(fresh)
+
+    def test_a_crowd_makes_no_server_deaf(self):
+        for program in (self.cluster.coordinator, self.cluster.agents[0].program):
+            for _ in range(3):
+                self.crowd_out(program)
+        self.assertIn("connections away", self.cluster.coordinator.log())
 
 
 if __name__ == "__main__":
