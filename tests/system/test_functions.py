@@ -500,7 +500,7 @@ class Modules(FunctionsCase):
         self.load("tests_plugin.so", result="mod")
         self.assertEqual(self.get_value("mod").text, "tests_plugin")
         self.assertEqual(self.call("tests_plugin.tests.add_one", 1).integer, 2)
-        self.assertEqual(self.cluster.agents[0].program.log().count("loaded "), 1)
+        self.assertEqual(self.cluster.agents[0].program.log().count("/tests_plugin.so: "), 1)
 
     def test_what_is_no_module_is_refused(self):
         for path in ("", ".", "..", "/etc/passwd", "../tests_plugin.so", "a/b.so", ".hidden.so",
@@ -512,6 +512,43 @@ class Modules(FunctionsCase):
             self.assertIn(words, self.refused(PRECONDITION, "BAD_MODULE", self.load, path).text)
         self.refused(PRECONDITION, "NO_DEVICE", self.load, "tests_plugin.so", device="cuda:7")
         self.load("twice_plugin.so")  # its names have a prefix, so they are not taken
+
+    def test_a_folder_where_others_may_put_files_is_refused(self):
+        """Also a sticky one, where a link could be another one when it is loaded; and by which way
+        the file is reached does not matter."""
+        folder = self.cluster.agents[0].program.folder.name
+        link = os.path.join(self.folder.name, "link.so")
+        shutil.copy(PLUGIN, os.path.join(folder, "linked.so"))
+        os.symlink(os.path.join(folder, "linked.so"), link)
+        for open_one in (self.folder.name, folder):
+            before = os.stat(open_one).st_mode & 0o7777
+            os.chmod(open_one, 0o1777)
+            try:
+                text = self.refused(PRECONDITION, "BAD_MODULE", self.load, "link.so").text
+            finally:
+                os.chmod(open_one, before)
+            self.assertIn(os.path.join(open_one, " can be written by others (mode 1777)"), text)
+        self.load("link.so")
+
+    def test_a_module_finds_libraries_beside_it(self):
+        def build(name, text, *words):
+            source = os.path.join(self.folder.name, name + ".c")
+            with open(source, "w") as file:
+                file.write(text)
+            subprocess.run(
+                ["cc", "-shared", "-fPIC", "-o", os.path.join(self.folder.name, name + ".so"),
+                 source, "-I", os.path.join(support.SOURCE, "include"), *words],
+                check=True, close_fds=False)
+
+        build("libbeside", "int beside(void) { return 0; }\n")
+        build("needs", '#include "tutti/plugin.h"\nint beside(void);\n'
+              "int tutti_plugin_1(const tutti_registry *registry) { (void)registry; return beside(); }\n",
+              "-L" + self.folder.name, "-lbeside", "-Wl,-rpath,$ORIGIN")
+        self.load("needs.so")
+
+    def test_a_loader_s_words_name_the_file(self):
+        text = self.refused(PRECONDITION, "BAD_MODULE", self.load, "text.so").text
+        self.assertIn("cannot load: %s/text.so: " % os.path.realpath(self.folder.name), text)
 
     def test_an_agent_with_a_bad_plug_in_does_not_start(self):
         for path, words in ((os.path.join(PLUGINS, "none.so"), "there is no"),

@@ -6,7 +6,9 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <link.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,13 +91,14 @@ tutti_module_load(const char *name, const char *symbol, const void **ret_symbol,
 
 /* ------------------------------------------------------------------------------ files that are named */
 
-/* The process's own group is as good as its user: it is often that user's alone. */
+/* The process's own group is as good as its user: it is often that user's alone. The sticky bit
+ * excuses nothing: it keeps others from taking a file away, but not from adding one. */
 static bool
 others_may_write(const struct stat *info)
 {
     const bool group = (info->st_mode & S_IWGRP) != 0 && info->st_gid != getegid();
 
-    return (group || (info->st_mode & S_IWOTH) != 0) && (info->st_mode & S_ISVTX) == 0;
+    return group || (info->st_mode & S_IWOTH) != 0;
 }
 
 /* Who can write the file can run code with all rights of this process. */
@@ -117,60 +120,129 @@ check_owner(const char *path, const struct stat *info, tutti_error *err)
 }
 
 static tutti_code
-check_file(const char *path, tutti_error *err)
+fail_open(const char *path, int number, tutti_error *err)
 {
-    struct stat info;
-
-    if (stat(path, &info) != 0) {
-        return errno == ENOENT || errno == ENOTDIR
-                   ? TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_MODULE", "there is no %.500s", path)
-                   : TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "BAD_MODULE", "%.500s: %s",
-                                    path, strerror(errno));
-    }
-    if (!S_ISREG(info.st_mode)) {
-        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "BAD_MODULE", "%.500s is no file",
-                              path);
-    }
-    return check_owner(path, &info, err);
+    return number == ENOENT || number == ENOTDIR
+               ? TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_MODULE", "there is no %.500s", path)
+               : TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "BAD_MODULE", "%.500s: %s", path,
+                                strerror(number));
 }
 
-/* In a folder that others may write, a file of any owner can be replaced. */
+/*
+ * The folder of a file. What is looked for in the descriptor from here on is there by nobody's hand
+ * but root's and this user's, whatever becomes of the path.
+ */
+static tutti_code
+open_folder(const char *path, int *ret_folder, tutti_error *err)
+{
+    const char *slash = strrchr(path, '/');
+    char folder[PATH_MAX];
+    struct stat info;
+    int descriptor;
+    tutti_code code;
+
+    (void)snprintf(folder, sizeof(folder), "%.*s", slash == NULL ? 1 : (int)(slash - path) + 1,
+                   slash == NULL ? "." : path);
+    descriptor = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0 || fstat(descriptor, &info) != 0) {
+        return fail_open(path, errno, err);
+    }
+    code = check_owner(folder, &info, err);
+    if (code == TUTTI_OK) {
+        *ret_folder = descriptor;
+    } else {
+        (void)close(descriptor);
+    }
+    return code;
+}
+
+/* Where the path leads, over links or not, others may not put anything. */
 static tutti_code
 check_folder(const char *path, tutti_error *err)
 {
-    char folder[PATH_MAX];
-    struct stat info;
-    char *slash;
+    int folder = -1;
 
-    (void)snprintf(folder, sizeof(folder), "%s", path);
-    slash = strrchr(folder, '/');
-    if (slash == NULL) {
-        (void)snprintf(folder, sizeof(folder), ".");
-    } else {
-        slash[slash == folder ? 1 : 0] = '\0';
+    TUTTI_TRY(open_folder(path, &folder, err));
+    (void)close(folder);
+    return TUTTI_OK;
+}
+
+static tutti_code
+check_file(int folder, const char *path, tutti_error *err)
+{
+    const int file = openat(folder, strrchr(path, '/') + 1, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    struct stat info;
+    tutti_code code;
+
+    if (file < 0 || fstat(file, &info) != 0) {
+        return fail_open(path, errno, err);
     }
-    return stat(folder, &info) == 0 ? check_owner(folder, &info, err) : TUTTI_OK;
+    code = S_ISREG(info.st_mode) ? check_owner(path, &info, err)
+                                 : TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "BAD_MODULE",
+                                                  "%.500s is no file", path);
+    (void)close(file);
+    return code;
+}
+
+/* The loader's words, with the folder's name in them instead of the descriptor's. */
+static tutti_code
+fail_load(const char *path, const char *name, tutti_error *err)
+{
+    const char *words = dlerror();
+    const size_t size = strlen(name);
+    const bool named = strncmp(words, name, size) == 0;
+
+    return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "BAD_MODULE", "cannot load: %.700s%.700s",
+                          named ? path : "", named ? words + size : words);
+}
+
+/*
+ * Load from the folder that was judged, by its descriptor: the path may lead to another one by now.
+ * By the descriptor of the file itself the library would not find what it looks for in $ORIGIN.
+ *
+ * ret_kept  The library's name is that of the descriptor, which has to stay open; it is not if the
+ *           same file was loaded before
+ */
+static tutti_code
+load_from(int folder, const char *path, tutti_module_file *ret_file, bool *ret_kept,
+          tutti_error *err)
+{
+    char name[PATH_MAX];
+    struct link_map *map = NULL;
+
+    (void)snprintf(name, sizeof(name), "/proc/self/fd/%d%s", folder, strrchr(path, '/'));
+    ret_file->library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (ret_file->library == NULL) {
+        return fail_load(path, name, err);
+    }
+    *ret_kept = dlinfo(ret_file->library, RTLD_DI_LINKMAP, &map) != 0 || map == NULL ||
+                strcmp(map->l_name, name) == 0;
+    return TUTTI_OK;
 }
 
 tutti_code
 tutti_module_open(const char *path, const char *symbol, tutti_module_file *ret_file,
                   tutti_error *err)
 {
-    char *real = ret_file->path;
-    void *module;
+    const char *real = ret_file->path;
+    bool kept = false;
+    int folder = -1;
+    tutti_code code;
 
-    TUTTI_TRY(check_file(path, err));
-
-    if (realpath(path, real) == NULL) {
-        return TUTTI_FAIL_ERRNO(err, errno, "%.500s", path);
+    if (realpath(path, ret_file->path) == NULL) {
+        return fail_open(path, errno, err);
     }
-    TUTTI_TRY(check_folder(real, err));
-    module = dlopen(real, RTLD_NOW | RTLD_LOCAL);
-    if (module == NULL) {
-        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "BAD_MODULE", "cannot load: %.700s",
-                              dlerror());
+    TUTTI_TRY(check_folder(path, err));
+    TUTTI_TRY(open_folder(real, &folder, err));
+    code = check_file(folder, real, err);
+    if (code == TUTTI_OK) {
+        code = load_from(folder, real, ret_file, &kept, err);
     }
-    ret_file->library = module;
-    ret_file->symbol = dlsym(module, symbol);
-    return TUTTI_OK;
+    if (!kept) {
+        (void)close(folder);
+    }
+    if (code == TUTTI_OK) {
+        ret_file->symbol = dlsym(ret_file->library, symbol);
+    }
+    return code;
 }

@@ -31,15 +31,16 @@ typedef struct tutti_module_file {
 } tutti_module_file;
 
 /*
- * The same of a file that somebody has named: it is loaded only if nobody but its owner may change
- * it. Any thread; takes as long as the disk does.
+ * The same of a file that somebody has named: it is loaded only if nobody but root and this user may
+ * change it or put another one in its place. What is judged is what is loaded: file and folder are
+ * opened before. Any thread; takes as long as the disk does. A loaded file keeps one descriptor.
  *
  * [out] ret_file  its content stays for the life of the process
  *
  * TUTTI_NOT_FOUND            NO_MODULE: no such file
- * TUTTI_FAILED_PRECONDITION  BAD_MODULE: no regular file, owned by another user than root and the
- *                            process's, writable by others, or not to be loaded (the text has the
- *                            loader's words)
+ * TUTTI_FAILED_PRECONDITION  BAD_MODULE: no regular file; it or its folder is owned by another user
+ *                            than root and the process's, or writable by others (with the sticky
+ *                            bit, too); or not to be loaded (the text has the loader's words)
  */
 tutti_code tutti_module_open(const char *path, const char *symbol, tutti_module_file *ret_file,
                              tutti_error *err);
