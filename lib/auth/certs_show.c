@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "auth/certs.h"
+#include "base/data/utf8.h"
 #include "base/error/fail.h"
 #include "base/os/file.h"
 
@@ -23,11 +24,7 @@ take_cert(BIO *bio, char *ret_text, size_t size)
     size_t i;
 
     ret_text[length > 0 ? length : 0] = '\0';
-    for (i = 0; ret_text[i] != '\0'; i++) {
-        if ((unsigned char)ret_text[i] < ' ' || ret_text[i] == 0x7f) {
-            ret_text[i] = ' ';
-        }
-    }
+    i = tutti_utf8_clean(ret_text);
     while (i > 0 && ret_text[i - 1] == ' ') {
         ret_text[--i] = '\0';
     }

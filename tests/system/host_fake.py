@@ -49,8 +49,8 @@ class Host:
         self.queue = queue.SimpleQueue()
         stub = functions_grpc.FunctionsServiceStub(channel)
         self.call = stub.Serve(iter(self.queue.get, None), timeout=LONG_S, metadata=metadata)
-        self.send(start=functions.HostStart(
-            name=name, functions=[functions.FunctionInfo(name=one) for one in names], **start))
+        named = [functions.FunctionInfo(name=one) if isinstance(one, str) else one for one in names]
+        self.send(start=functions.HostStart(name=name, functions=named, **start))
 
     def send(self, **kind):
         self.queue.put(functions.ServeRequest(**kind))

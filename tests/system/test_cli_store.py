@@ -2,11 +2,14 @@
 Method: the command against a real coordinator and a real agent of one rank.
 """
 
+import json
 import os
+import pty
+import subprocess
 
 import cli_case
 import support
-from cli_case import Case, file_path
+from cli_case import TUTTI, Case, environment, file_path, work
 
 
 class StoreCase(Case):
@@ -82,6 +85,40 @@ class Store(StoreCase):
         self.store_fails(
             "meet", "k", "-n", "3", "-t", "100ms", texts=("2 of 3 callers did not come",)
         )
+
+
+def on_terminal(*words, **variables):
+    """What the command writes to a terminal."""
+    ours, theirs = pty.openpty()
+    try:
+        done = subprocess.run([TUTTI, *words], stdin=subprocess.DEVNULL, stdout=theirs, cwd=work.name,
+                              env=environment(**variables), timeout=support.START_S, close_fds=False)
+        assert done.returncode == 0, done
+        os.write(theirs, b"\0")  # behind all that it has written
+        said = b""
+        while not said.endswith(b"\0"):
+            said += os.read(ours, 65536)
+        return said[:-1].decode()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+class Terminals(StoreCase):
+    def test_keys_and_values_do_not_steer_a_terminal(self):
+        evil = "\x1b[2J\x9b31m\u202e\u00e4"
+        shown = "\\x1b[2J\\xc2\\x9b31m\\xe2\\x80\\xae\u00e4"
+        self.store("set", evil, evil)
+        listed = self.store("list")
+        self.assertEqual(listed.count(shown), 2, listed)
+        self.assertEqual(self.store("get", evil), evil + "\n")  # a program gets what it is
+        words = on_terminal("store", "get", evil, **self.variables)
+        self.assertEqual(words.strip(), shown)
+        raw = on_terminal("store", "get", evil, "--raw", **self.variables)
+        self.assertEqual(raw.strip(), evil)
+        words = on_terminal("--json", "store", "get", evil, **self.variables)
+        self.assertTrue(words.replace("\r", "").replace("\n", "").isprintable(), words)
+        self.assertEqual(json.loads(words)["value"], evil)
 
 
 class Init(StoreCase):

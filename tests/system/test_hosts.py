@@ -42,6 +42,16 @@ class Hosts(FunctionsCase):
         host.end()
         self.assertIsNone(host.ended())
 
+    def test_a_signature_does_not_steer_a_terminal(self):
+        """Clients show it, and a host says it: escapes, C1, and what turns the writing around."""
+        info = functions.FunctionInfo(
+            name="fake.esc", signature="\x1b[2J\x9b31m\u202eint -> \u00e4\u2069")
+        host = self.host(info, name="h\x1b]0;x\x07")
+        listed = self.stub().ListFunctions(functions.ListFunctionsRequest(), timeout=LONG_S).functions
+        self.assertEqual([one.signature for one in listed if one.name == "fake.esc"],
+                         [" [2J 31m int -> \u00e4 "])
+        self.gone(host)
+
     def test_a_host_answers_calls(self):
         host = self.host("fake.add", name="one")
         future = self.begin("fake.add", 1, 2.5, "x", None, b"y", [3], worker=1, worker_count=4)

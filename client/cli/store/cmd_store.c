@@ -41,7 +41,6 @@ with_key(cli *self, key_fn fn)
     return code == TUTTI_OK ? exit_code : cli_failed(self, self->arguments[0], &err);
 }
 
-/* The value is printed as it is; it may be any bytes. */
 static tutti_code
 get_key(cli *self, tutti_client *client, const tutti_kv_bytes *key, int *ret_exit, tutti_error *err)
 {
@@ -59,10 +58,7 @@ get_key(cli *self, tutti_client *client, const tutti_kv_bytes *key, int *ret_exi
         store_json_set(document, "value", value, size);
         (void)cli_print_json(self, document);
     } else {
-        (void)fwrite(value, 1, size, self->out);
-        if (!cli_flag(self, "raw")) {
-            (void)fputc('\n', self->out);
-        }
+        store_print_value(self, value, size);
     }
     tutti_free(value);
     return TUTTI_OK;

@@ -57,7 +57,7 @@ print_number(const call *one, const char *word, int exit_code)
     return exit_code;
 }
 
-/* Frees the value. With --raw there is no newline, so that bytes come out as they are. */
+/* Frees the value. */
 static int
 print_value(call *one, int exit_code)
 {
@@ -70,10 +70,7 @@ print_value(call *one, int exit_code)
         store_json_set(document, "value", one->value, one->value_size);
         (void)cli_print_json(one->self, document);
     } else {
-        (void)fwrite(one->value, 1, one->value_size, one->self->out);
-        if (!cli_flag(one->self, "raw")) {
-            (void)fputc('\n', one->self->out);
-        }
+        store_print_value(one->self, one->value, one->value_size);
     }
     tutti_free(one->value);
     return CLI_FINE;

@@ -8,7 +8,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/data/utf8.h"
 #include "client/cli/cli.h"
 #include "client/cli/parse/parse.h"
 #include "client/cli/util/output.h"
@@ -37,7 +39,7 @@ store_json_set(json_t *object, const char *key, const void *bytes, size_t size)
     free(hex);
 }
 
-/* Text stays text; what is none is shown byte by byte. */
+/* Text stays text; what is none, or acts on a terminal, is shown byte by byte. */
 static bool
 is_text(const void *bytes, size_t size)
 {
@@ -48,21 +50,51 @@ is_text(const void *bytes, size_t size)
     return good;
 }
 
+static void
+print_bytes(FILE *file, const unsigned char *bytes, size_t size)
+{
+    size_t i;
+
+    for (i = 0; i < size; i++) {
+        (void)fprintf(file, "\\x%02x", bytes[i]);
+    }
+}
+
 void
 store_print(FILE *file, const void *bytes, size_t size)
 {
     const unsigned char *at = bytes;
     const bool text = is_text(bytes, size);
-    size_t i;
 
-    for (i = 0; i < size; i++) {
-        if (at[i] == '\\') {
+    while (size > 0) {
+        const size_t whole = at[0] < 0x80 || text ? tutti_utf8_size(at, size) : 0;
+        const size_t step = whole == 0 ? 1 : whole;
+
+        if (at[0] == '\\') {
             (void)fputs("\\\\", file);
-        } else if (at[i] < 0x20 || at[i] == 0x7f || (!text && at[i] >= 0x80)) {
-            (void)fprintf(file, "\\x%02x", at[i]);
+        } else if (whole > 0 && !tutti_utf8_steers(at, whole)) {
+            (void)fwrite(at, 1, whole, file);
         } else {
-            (void)fputc(at[i], file);
+            print_bytes(file, at, step);
         }
+        at += step;
+        size -= step;
+    }
+}
+
+/* A program reads what the value is; a person gets what the terminal shows as it is. */
+void
+store_print_value(const cli *self, const void *bytes, size_t size)
+{
+    const bool raw = cli_flag(self, "raw");
+
+    if (raw || isatty(fileno(self->out)) != 1) {
+        (void)fwrite(bytes, 1, size, self->out);
+    } else {
+        store_print(self->out, bytes, size);
+    }
+    if (!raw) {
+        (void)fputc('\n', self->out);
     }
 }
 

@@ -15,6 +15,12 @@ void store_json_set(json_t *object, const char *key, const void *bytes, size_t s
 void store_print(FILE *file, const void *bytes, size_t size);
 
 /*
+ * A value as the result of a command: as it is, with a newline behind it unless --raw was given. On
+ * a terminal, without --raw, like store_print.
+ */
+void store_print_value(const cli *self, const void *bytes, size_t size);
+
+/*
  * The store's key for what was typed: behind --prefix.
  *
  * [out] ret_key  TUTTI_KV_KEY_MAX bytes

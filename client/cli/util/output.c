@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/cli/cli.h"
 #include "client/cli/util/advice.h"
@@ -133,7 +134,10 @@ bool
 cli_print_json(const cli *self, json_t *document)
 {
     if (self->json) {
-        (void)json_dumpf(document, self->out, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+        /* On a terminal all that is not ASCII is written out, so also what steers it. */
+        const size_t plain = isatty(fileno(self->out)) == 1 ? JSON_ENSURE_ASCII : 0;
+
+        (void)json_dumpf(document, self->out, JSON_INDENT(2) | JSON_REAL_PRECISION(6) | plain);
         (void)fputc('\n', self->out);
     }
     json_decref(document);

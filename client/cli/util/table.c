@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/data/utf8.h"
 #include "client/cli/cli.h"
 #include "client/cli/util/output.h"
 
@@ -37,6 +38,7 @@ width_of(const char *text)
     return width;
 }
 
+/* Much of what tables have comes from others: names, reasons, signatures. */
 static void
 add_cell(cli_table *table, cli_style style, char *text)
 {
@@ -47,6 +49,7 @@ add_cell(cli_table *table, cli_style style, char *text)
     if (table->cells == NULL || text == NULL) {
         abort(); /* no memory to print a table: nothing better can be done */
     }
+    (void)tutti_utf8_clean(text);
     table->cells[table->count++] = (cell){text, style};
 }
 

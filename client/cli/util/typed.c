@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/data/utf8.h"
 #include "client/cli/util/output.h"
 #include "client/cli/util/values.h"
 
@@ -246,14 +247,21 @@ print_hex(FILE *out, const tutti_value_bytes *bytes)
 static void
 print_text(FILE *out, const char *text)
 {
-    (void)fputc('"', out);
-    for (; *text != '\0'; text++) {
-        const unsigned char byte = (unsigned char)*text;
+    size_t left = strlen(text);
+    size_t step;
 
-        if (byte < 0x20 || byte == 0x7f) {
-            (void)fprintf(out, "\\x%02x", byte);
-        } else {
-            (void)fprintf(out, "%s%c", byte == '"' || byte == '\\' ? "\\" : "", byte);
+    (void)fputc('"', out);
+    for (; left > 0; left -= step, text += step) {
+        const size_t whole = tutti_utf8_size(text, left);
+        size_t i;
+
+        step = whole == 0 ? 1 : whole;
+        for (i = 0; i < step && (whole == 0 || tutti_utf8_steers(text, whole)); i++) {
+            (void)fprintf(out, "\\x%02x", (unsigned char)text[i]);
+        }
+        if (i == 0) {
+            (void)fputs(*text == '"' || *text == '\\' ? "\\" : "", out);
+            (void)fwrite(text, 1, whole, out);
         }
     }
     (void)fputc('"', out);

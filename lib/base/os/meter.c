@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/data/utf8.h"
 #include "base/os/clock.h"
 
 #define LINE_BYTES_MAX (TUTTI_PAGE_LABELS_MAX + 256)
@@ -170,14 +171,13 @@ escape_sample(char *to, size_t room, const char *from)
     size_t used = 0;
 
     for (; *from != '\0' && used + 2 < room; from++) {
-        const bool control = (unsigned char)*from < 0x20 || *from == 0x7f;
-
         if (*from == '\\' || *from == '"') {
             to[used++] = '\\';
         }
-        to[used++] = control ? ' ' : *from;
+        to[used++] = *from;
     }
-    return used;
+    to[used] = '\0';
+    return tutti_utf8_clean(to);
 }
 
 /* Labels that do not fit are left out as pairs, so what is there is always well formed. */

@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <protobuf-c/protobuf-c.h>
 
+#include "base/data/utf8.h"
 #include "base/error/fail.h"
 #include "rpc/message/scan.h"
 
@@ -20,40 +21,6 @@ typedef struct walk {
 static tutti_code check_message(const ProtobufCMessageDescriptor *type, tutti_bytes wire, walk at,
                                 tutti_error *err);
 
-/*
- * Bytes of the character at `at`, 0 if it is none. Well-formed byte sequences of the Unicode
- * standard, table 3-7: the second byte's range depends on the first one, which excludes overlong
- * forms (e0, f0), surrogates (ed) and numbers beyond U+10FFFF (f4). NUL counts as none.
- */
-static size_t
-character_bytes(const unsigned char *at, size_t left)
-{
-    const unsigned char first = at[0];
-    unsigned char low = 0x80;
-    unsigned char high = 0xbf;
-    size_t size;
-    size_t i;
-
-    if (first < 0x80) {
-        return first == 0 ? 0 : 1;
-    }
-    size = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-    if (first < 0xc2 || first > 0xf4 || left < size) {
-        return 0;
-    }
-    low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : low;
-    high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : high;
-    if (at[1] < low || at[1] > high) {
-        return 0;
-    }
-    for (i = 2; i < size; i++) {
-        if ((at[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-    }
-    return size;
-}
-
 bool
 rpc_check_text(tutti_bytes text)
 {
@@ -61,7 +28,7 @@ rpc_check_text(tutti_bytes text)
     size_t left = text.size;
 
     while (left > 0) {
-        const size_t size = character_bytes(at, left);
+        const size_t size = tutti_utf8_size(at, left);
 
         if (size == 0) {
             return false;

@@ -5,23 +5,9 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/data/utf8.h"
 #include "rpc/message.h"
-#include "rpc/message/check.h"
 #include "rpc/message/status_pb.h"
-
-/* Bytes of the character at the start: 1 to 4 when it is whole and valid, else 0. */
-static size_t
-take_character(tutti_bytes from)
-{
-    size_t size;
-
-    for (size = 1; size <= 4 && size <= from.size; size++) {
-        if (rpc_check_text((tutti_bytes){from.data, size})) {
-            return size;
-        }
-    }
-    return 0;
-}
 
 /* What gRPC sends as it is: printable ASCII but '%'. All else becomes three bytes each. */
 static size_t
@@ -41,17 +27,18 @@ rpc_status_clean(char *ret_text, size_t size, tutti_bytes from, size_t encoded_m
     assert(size > 0);
     while (from.size > 0) {
         const char *at = from.data;
-        const size_t whole = take_character(from);
+        const size_t whole = tutti_utf8_size(at, from.size);
         const size_t step = whole == 0 ? 1 : whole;
-        const bool control = whole == 1 && ((unsigned char)at[0] < ' ' || at[0] == 0x7f);
-        const char *put = whole == 0 ? "?" : control ? " " : at;
+        const bool steers = whole > 0 && tutti_utf8_steers(at, whole);
+        const char *put = whole == 0 ? "?" : steers ? " " : at;
+        const size_t put_bytes = steers ? 1 : step;
 
-        encoded += encoded_bytes(put, step);
-        if (used + step >= size || encoded > encoded_max) {
+        encoded += encoded_bytes(put, put_bytes);
+        if (used + put_bytes >= size || encoded > encoded_max) {
             break;
         }
-        memcpy(ret_text + used, put, step);
-        used += step;
+        memcpy(ret_text + used, put, put_bytes);
+        used += put_bytes;
         from = (tutti_bytes){at + step, from.size - step};
     }
     ret_text[used] = '\0';

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/data/utf8.h"
 #include "base/error/fail.h"
 #include "base/os/thread.h"
 #include "server/agent/function/functions.h"
@@ -40,7 +41,7 @@ copy_words(char ret_text[SAID_BYTES_MAX + 1], const char *text)
         used--; /* not in the middle of a character */
     }
     ret_text[used] = '\0';
-    agent_text_clean(ret_text);
+    (void)tutti_utf8_clean(ret_text);
 }
 
 void

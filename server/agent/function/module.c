@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/data/utf8.h"
 #include "base/error/fail.h"
 #include "base/os/log.h"
 #include "base/os/module.h"
@@ -123,7 +124,7 @@ fail_load(const tutti_registry *registry, const char *text)
     char words[WORDS_BYTES_MAX + 1];
 
     (void)snprintf(words, sizeof(words), "%s", text == NULL ? "" : text);
-    agent_text_clean(words);
+    (void)tutti_utf8_clean(words);
     if (self->err.code == TUTTI_OK) {
         (void)TUTTI_FAIL_FOR(&self->err, TUTTI_FAILED_PRECONDITION, "BAD_MODULE", "%.300s: %s",
                              self->path, words);

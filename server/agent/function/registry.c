@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/data/utf8.h"
 #include "base/error/fail.h"
 #include "server/agent/function/value.h"
 
@@ -124,7 +125,8 @@ agent_registry_get(const agent_registry *registry, const char *name, agent_funct
         like == NULL ? "" : like->name);
 }
 
-/* What is no UTF-8 is left out; what does not fit is cut at a character. */
+/* What is no UTF-8 is left out; what does not fit is cut at a character. Signatures are shown on
+ * terminals: nothing in them acts on one. */
 static void
 copy_text(char *ret_text, size_t size, const char *text)
 {
@@ -138,6 +140,7 @@ copy_text(char *ret_text, size_t size, const char *text)
         }
     }
     ret_text[agent_is_utf8(ret_text, used) ? used : 0] = '\0';
+    (void)tutti_utf8_clean(ret_text);
 }
 
 tutti_code

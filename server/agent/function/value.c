@@ -5,37 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/data/utf8.h"
 #include "base/error/fail.h"
 
 /* ------------------------------------------------------------------------------ texts */
-
-/* Bytes of the character that begins here; 0: it is none. */
-static size_t
-measure_character(const unsigned char *at, size_t left)
-{
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    const size_t size = at[0] < 0x80   ? 1
-                        : at[0] < 0xc2 ? 0
-                        : at[0] < 0xe0 ? 2
-                        : at[0] < 0xf0 ? 3
-                        : at[0] < 0xf5 ? 4
-                                       : 0;
-    uint32_t point;
-    size_t i;
-
-    if (size <= 1) {
-        return at[0] == '\0' ? 0 : size;
-    }
-    point = at[0] & (0xffU >> (size + 1));
-    for (i = 1; i < size; i++) {
-        if (i >= left || (at[i] & 0xc0U) != 0x80) {
-            return 0;
-        }
-        point = point << 6 | (at[i] & 0x3fU);
-    }
-    return point >= least[size] && point <= 0x10ffff && (point < 0xd800 || point > 0xdfff) ? size
-                                                                                           : 0;
-}
 
 bool
 agent_is_utf8(const char *text, size_t size)
@@ -43,7 +16,7 @@ agent_is_utf8(const char *text, size_t size)
     size_t at = 0;
 
     while (at < size) {
-        const size_t step = measure_character((const unsigned char *)text + at, size - at);
+        const size_t step = tutti_utf8_size(text + at, size - at);
 
         if (step == 0) {
             return false;
@@ -51,22 +24,6 @@ agent_is_utf8(const char *text, size_t size)
         at += step;
     }
     return true;
-}
-
-void
-agent_text_clean(char *text)
-{
-    const size_t size = strlen(text);
-    size_t at = 0;
-
-    while (at < size) {
-        const size_t step = measure_character((const unsigned char *)text + at, size - at);
-
-        if (step == 0) {
-            text[at] = '?';
-        }
-        at += step == 0 ? 1 : step;
-    }
 }
 
 /* ------------------------------------------------------------------------------ values */

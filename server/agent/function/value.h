@@ -51,7 +51,5 @@ const char *agent_value_noun(int32_t kind);
 
 /* Valid UTF-8 without a NUL: what protobuf may carry as a string. */
 bool agent_is_utf8(const char *text, size_t size);
-/* What is no text becomes one: bytes that are no character become "?". */
-void agent_text_clean(char *text);
 
 #endif
