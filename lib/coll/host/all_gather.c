@@ -66,11 +66,10 @@ place_round(tutti_coll_op *op, const all_gather *self, uint32_t round)
     uint32_t i;
 
     for (i = 0; i < size; i++) {
-        const unsigned char *data = i == me ? (const unsigned char *)op->input + self->chunk * round
-                                            : self->stage + i * self->chunk;
-
-        if (i == me || self->stage != NULL) {
-            place_chunk(op, self, i, round, data);
+        if (i == me) {
+            place_chunk(op, self, i, round, (const unsigned char *)op->input + self->chunk * round);
+        } else if (self->stage != NULL) {
+            place_chunk(op, self, i, round, self->stage + i * self->chunk);
         }
     }
 }

@@ -285,10 +285,14 @@ agent_write_outputs(const agent_output *outputs, uint32_t count)
 {
     const size_t bytes = count * (sizeof(Tutti__V1__TensorRef *) + sizeof(wire_output));
     Tutti__V1__TensorRef **messages = count == 0 ? NULL : malloc(bytes);
-    wire_output *memory = (wire_output *)(void *)(messages + count);
+    wire_output *memory;
     uint32_t i;
 
-    for (i = 0; i < count && messages != NULL; i++) {
+    if (messages == NULL) {
+        return NULL;
+    }
+    memory = (wire_output *)(void *)(messages + count);
+    for (i = 0; i < count; i++) {
         if (outputs[i].has_spec) {
             agent_write_spec(&outputs[i].spec, &memory[i].spec);
         }

@@ -63,7 +63,7 @@ point_multi(tutti_coordinator_page *page)
 {
     size_t i;
 
-    for (i = 0; i < page->count; i++) {
+    for (i = 0; i < page->count && page->bytes.data != NULL; i++) {
         tutti_bytes *value = &page->entries[i].value;
 
         value->data = page->bytes.data + (uintptr_t)value->data;
