@@ -42,7 +42,6 @@
 #define DESCRIPTORS_MAX (1u << 20)
 #define PIECES_MAX 64  /* gRPC reads into that many slices at once, at most */
 #define ACCEPTS_MAX 64 /* turned away before others have a turn */
-#define SAY_AGAIN_NS (10 * TUTTI_NS_PER_S)
 
 /* Found by libraries, too, whatever the program's other symbols are. */
 #define INSTEAD_OF_LIBC __attribute__((visibility("default")))
@@ -70,12 +69,6 @@ typedef struct watched {
     uint64_t end_ns;
 } watched;
 
-/* What happens often under an attack, and is told in one line now and then. */
-typedef struct tally {
-    uint64_t count;
-    uint64_t said_ns; /* 0 = never */
-} tally;
-
 static watched *table; /* NULL = not begun */
 static size_t table_count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -86,8 +79,7 @@ static uint64_t patience_ns;
 static unsigned clients_max;
 static atomic_uint clients;
 static int reserve = -1; /* a descriptor to let go of where none is left; guarded by `lock` */
-static tally turned_away;
-static tally ended;
+static unsigned ended;   /* of the stuck, and not yet told of; guarded by `lock` */
 
 /* NULL before the start, and for descriptors above the table's end. */
 static watched *
@@ -111,21 +103,6 @@ announce_reads(watched *self)
     }
 }
 
-/* With the lock. Is it time for a line? Then it is for so many of them; else 0. */
-static uint64_t
-take_tally(tally *self)
-{
-    const uint64_t now_ns = tutti_clock_ns();
-    const uint64_t count = self->count;
-
-    if (count == 0 || (self->said_ns != 0 && now_ns - self->said_ns < SAY_AGAIN_NS)) {
-        return 0;
-    }
-    self->said_ns = now_ns;
-    self->count = 0;
-    return count;
-}
-
 /* With the lock. No longer among the stuck. */
 static void
 unstick(watched *self)
@@ -143,7 +120,7 @@ end_stuck(watched *self)
 {
     unstick(self);
     (void)shutdown((int)(self - table), SHUT_RDWR);
-    ended.count++;
+    ended++;
 }
 
 /* With the lock. Do what is due, and say when the next one is; UINT64_MAX = none. */
@@ -177,14 +154,15 @@ work_off(uint64_t now_ns)
 static bool
 say_ended(void)
 {
-    const uint64_t count = take_tally(&ended);
+    const unsigned count = ended;
 
+    ended = 0;
     if (count > 0) {
         (void)pthread_mutex_unlock(&lock);
-        TUTTI_LOG("server", WARN,
-                  "ended %llu connections: their clients have not read what was sent to them for "
-                  "%llu ms (--keepalive-timeout)",
-                  (unsigned long long)count, (unsigned long long)(patience_ns / TUTTI_NS_PER_MS));
+        TUTTI_LOG_OFTEN("server", WARN,
+                        "ended %u connections: their clients have not read what was sent to them "
+                        "for %llu ms (--keepalive-timeout)",
+                        count, (unsigned long long)(patience_ns / TUTTI_NS_PER_MS));
         (void)pthread_mutex_lock(&lock);
     }
     return count > 0;
@@ -488,18 +466,10 @@ close(int descriptor)
 static void
 say_turned_away(const char *why)
 {
-    uint64_t count;
-
-    (void)pthread_mutex_lock(&lock);
-    turned_away.count++;
-    count = take_tally(&turned_away);
-    (void)pthread_mutex_unlock(&lock);
-    if (count > 0) {
-        TUTTI_LOG("server", WARN,
-                  "turned %llu connections away: %s; raise the limit of open files (ulimit -n, "
-                  "LimitNOFILE=, --ulimit nofile=) if these are clients",
-                  (unsigned long long)count, why);
-    }
+    TUTTI_LOG_OFTEN("server", WARN,
+                    "turned a connection away: %s; raise the limit of open files (ulimit -n, "
+                    "LimitNOFILE=, --ulimit nofile=) if these are clients",
+                    why);
 }
 
 /* A connection that has been accepted, where there may be one more. */

@@ -430,7 +430,7 @@ class Crowds(unittest.TestCase):
         for program in (self.cluster.coordinator, self.cluster.agents[0].program):
             for _ in range(3):
                 self.crowd_out(program)
-        self.assertIn("connections away", self.cluster.coordinator.log())
+        self.assertIn("turned a connection away", self.cluster.coordinator.log())
 
 
 if __name__ == "__main__":

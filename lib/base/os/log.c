@@ -8,6 +8,7 @@
 #include "base/os/log.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/data/utf8.h"
 #include "base/error/fail.h"
 #include "base/error/text.h"
 #include "base/os/clock.h"
@@ -205,42 +207,70 @@ add_log_head(tutti_text *line, const char *room, tutti_log_level level)
     (void)pthread_mutex_unlock(&state.lock);
 }
 
-/* What a stranger sent may stand in a message: no control character reaches the terminal. */
-static void
-make_printable(char *from, bool machine)
+/* What a stranger sent may stand in a message: nothing of it acts on a terminal. Returns its bytes. */
+static size_t
+make_printable(char *text, bool machine)
 {
-    for (; *from != '\0'; from++) {
-        if ((unsigned char)*from < 0x20 || *from == 0x7f) {
-            *from = ' ';
-        } else if (machine && *from == '"') {
-            *from = '\'';
-        }
+    const size_t size = tutti_utf8_clean(text);
+
+    for (; machine && *text != '\0'; text++) {
+        *text = *text == '"' ? '\'' : *text;
     }
+    return size;
 }
 
 /*
  * The line is put together on the stack: the log must work when there is no memory. A message
  * that is too long is cut.
  */
-void
-tutti_log_write(const char *room, tutti_log_level level, const char *format, ...)
+static void
+write_line(const char *room, tutti_log_level level, uint64_t more, const char *format, va_list args)
 {
     char line[LINE_MAX_BYTES];
     tutti_text text = tutti_text_in(line, sizeof(line) - 2); /* room for the quote and newline */
     size_t head;
-    va_list args;
     ssize_t written;
 
     add_log_head(&text, room, level);
     head = text.used;
-    va_start(args, format);
     tutti_text_add_args(&text, format, args);
-    va_end(args);
-    make_printable(line + head, state.machine);
+    if (more > 0) {
+        tutti_text_add(&text, " (and %" PRIu64 " more like this)", more);
+    }
+    text.used = head + make_printable(line + head, state.machine);
     if (state.machine) {
         line[text.used++] = '"';
     }
     line[text.used++] = '\n';
     written = write(state.descriptor, line, text.used);
     (void)written; /* a log that cannot be written has nobody to tell */
+}
+
+void
+tutti_log_write(const char *room, tutti_log_level level, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    write_line(room, level, 0, format, args);
+    va_end(args);
+}
+
+/* Of threads that come at once one writes, and the others count. */
+void
+tutti_log_write_often(tutti_log_burst *burst, const char *room, tutti_log_level level,
+                      const char *format, ...)
+{
+    const uint64_t now_ns = tutti_clock_ns();
+    uint64_t said_ns = atomic_load(&burst->said_ns);
+    va_list args;
+
+    if ((said_ns != 0 && now_ns - said_ns < TUTTI_LOG_BURST_NS) ||
+        !atomic_compare_exchange_strong(&burst->said_ns, &said_ns, now_ns)) {
+        (void)atomic_fetch_add(&burst->more, 1);
+        return;
+    }
+    va_start(args, format);
+    write_line(room, level, atomic_exchange(&burst->more, 0), format, args);
+    va_end(args);
 }

@@ -8,8 +8,11 @@
 #ifndef TUTTI_BASE_OS_LOG_H
 #define TUTTI_BASE_OS_LOG_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
+#include "base/os/clock.h"
 #include "tutti/error.h"
 
 typedef enum tutti_log_level {
@@ -45,6 +48,27 @@ bool tutti_log_shows(const char *room, tutti_log_level level);
 
 void tutti_log_write(const char *room, tutti_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+#define TUTTI_LOG_BURST_NS (10 * TUTTI_NS_PER_S)
+
+/* A place from which many lines may come; zeroed at first. */
+typedef struct tutti_log_burst {
+    _Atomic uint64_t said_ns; /* 0 = never */
+    _Atomic uint64_t more;    /* since then */
+} tutti_log_burst;
+
+/* A line once in TUTTI_LOG_BURST_NS at most; the next one has how many were left out. */
+void tutti_log_write_often(tutti_log_burst *burst, const char *room, tutti_log_level level,
+                           const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+/* For what a caller can bring about as often as it likes: one line for each burst of a place. */
+#define TUTTI_LOG_OFTEN(room, level, ...)                                                          \
+    do {                                                                                           \
+        static tutti_log_burst burst_;                                                             \
+        if (tutti_log_shows((room), TUTTI_LOG_##level)) {                                          \
+            tutti_log_write_often(&burst_, (room), TUTTI_LOG_##level, __VA_ARGS__);                \
+        }                                                                                          \
+    } while (0)
 
 /* The arguments are not evaluated when the level is not shown. */
 #define TUTTI_LOG(room, level, ...)                                                                \

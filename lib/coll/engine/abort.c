@@ -67,8 +67,9 @@ add_pending_abort(tutti_coll_group *group, uint64_t sequence, const tutti_error 
         group->pending_aborts.count < PENDING_ABORTS_MAX ? calloc(1, sizeof(*one)) : NULL;
 
     if (one == NULL) {
-        TUTTI_LOG("coll", ERROR, "group %s: no room to note that op %" PRIu64 " has failed: %s",
-                  group->name, sequence, err->text);
+        TUTTI_LOG_OFTEN("coll", ERROR,
+                        "group %s: no room to note that op %" PRIu64 " has failed: %s", group->name,
+                        sequence, err->text);
         return;
     }
     one->err = *err;

@@ -100,10 +100,10 @@ tutti_coll_unexpected_add(tutti_coll_engine *engine, tutti_list_node *where,
         engine->unexpected_count < UNEXPECTED_MAX ? malloc(sizeof(*stored) + kept) : NULL;
 
     if (stored == NULL) {
-        TUTTI_LOG("coll", ERROR,
-                  "dropped a packet of rank %" PRIu32 ": no room, %" PRIu32
-                  " packets wait already for ops that this rank has not called",
-                  packet->from, (uint32_t)engine->unexpected_count);
+        TUTTI_LOG_OFTEN("coll", ERROR,
+                        "dropped a packet of rank %" PRIu32 ": no room, %" PRIu32
+                        " packets wait already for ops that this rank has not called",
+                        packet->from, (uint32_t)engine->unexpected_count);
         if (rndv != NULL) {
             engine->transport->ops->drop(engine->transport, rndv);
         }

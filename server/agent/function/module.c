@@ -386,7 +386,7 @@ run_loaded(tutti_rpc_task *task)
         module = keep_module(self, &err);
     }
     if (module == NULL) {
-        TUTTI_LOG("agent", WARN, "module %s was not loaded: %s", self->path, err.text);
+        TUTTI_LOG_OFTEN("agent", WARN, "module %s was not loaded: %s", self->path, err.text);
     }
     answer_waiters(self, module, &err);
     tutti_list_remove(&self->link);

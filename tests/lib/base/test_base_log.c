@@ -83,6 +83,45 @@ test_log__is_key_value_for_machines_and_keeps_to_one_line(void **state)
 }
 
 static void
+test_log__lets_nothing_through_that_steers_a_terminal(void **state)
+{
+    (void)state;
+    tutti_log_set_output(false, ends[1]);
+    TUTTI_LOG("test", WARN,
+              "of \xc2\x9b"
+              "2J \xe2\x80\xaehost\x9b caf\xc3\xa9");
+    assert_text_has(read_line(), ": of  2J  host? caf\xc3\xa9\n");
+    tutti_log_set_output(true, ends[1]);
+}
+
+static void
+say_often(int number)
+{
+    TUTTI_LOG_OFTEN("test", WARN, "number %d failed", number);
+}
+
+static void
+test_log__is_a_line_for_a_burst(void **state)
+{
+    tutti_log_burst burst = {0};
+    const char *lines;
+    int i;
+
+    (void)state;
+    for (i = 0; i < 1000; i++) {
+        say_often(i);
+        tutti_log_write_often(&burst, "test", TUTTI_LOG_WARN, "often %d", i);
+    }
+    burst.said_ns = 1; /* long ago */
+    tutti_log_write_often(&burst, "test", TUTTI_LOG_WARN, "often %d", i);
+    lines = read_line();
+    assert_text_has(lines, "message=\"number 0 failed\"\n");
+    assert_text_has(lines, "message=\"often 0\"\n");
+    assert_text_has(lines, "message=\"often 1000 (and 999 more like this)\"\n");
+    assert_null(strstr(lines, "number 1 "));
+}
+
+static void
 test_log__cuts_a_line_that_is_too_long(void **state)
 {
     char long_text[5000];
@@ -112,6 +151,8 @@ main(void)
         cmocka_unit_test(test_log__refuses_levels_that_are_too_long),
         cmocka_unit_test(test_log__is_a_line_for_people),
         cmocka_unit_test(test_log__is_key_value_for_machines_and_keeps_to_one_line),
+        cmocka_unit_test(test_log__lets_nothing_through_that_steers_a_terminal),
+        cmocka_unit_test(test_log__is_a_line_for_a_burst),
         cmocka_unit_test(test_log__cuts_a_line_that_is_too_long),
     };
 
