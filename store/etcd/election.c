@@ -41,13 +41,28 @@ set_until(tutti_etcd *etcd, uint64_t asked_ns, uint64_t ttl_ns)
     atomic_store(&etcd->leads_until_ns, tutti_clock_add(asked_ns, ttl_ns - ttl_ns / 10));
 }
 
-/* False: there is no such lease any more, or its time may be over. */
+/* Nobody may write meanwhile but us, so what we have written has to be there. */
+static bool
+went_back(tutti_etcd *etcd, uint64_t until_ns, tutti_error *err)
+{
+    const uint64_t written = atomic_load(&etcd->written);
+    etcd_version found;
+
+    if (etcd_version_read(etcd, until_ns, &found, NULL, NULL) != TUTTI_OK ||
+        found.version >= written) {
+        return false;
+    }
+    (void)etcd_version_fail(&found, written, err);
+    return true;
+}
+
+/* False: there is no such lease any more, its time may be over, or etcd has gone back. */
 static bool
 keep_on(tutti_etcd *etcd, tutti_error *err)
 {
     const uint64_t asked_ns = tutti_clock_ns();
     const uint64_t until_ns = tutti_etcd_leads_until(etcd);
-    const uint64_t attempt_ns = tutti_clock_add(asked_ns, etcd->lease_ns / 5);
+    uint64_t attempt_ns = tutti_clock_add(asked_ns, etcd->lease_ns / 5);
     uint64_t ttl_ns = 0;
     tutti_code code;
 
@@ -58,8 +73,11 @@ keep_on(tutti_etcd *etcd, tutti_error *err)
             "did not run");
         return false;
     }
-    code = etcd_lease_keep(etcd, etcd->lease, attempt_ns < until_ns ? attempt_ns : until_ns,
-                           &ttl_ns, err);
+    attempt_ns = attempt_ns < until_ns ? attempt_ns : until_ns;
+    code = etcd_lease_keep(etcd, etcd->lease, attempt_ns, &ttl_ns, err);
+    if (code == TUTTI_OK && went_back(etcd, attempt_ns, err)) {
+        return false;
+    }
     if (code == TUTTI_OK && ttl_ns == 0) {
         (void)TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NOT_LEADER",
                              "the lease in etcd is over");
@@ -138,10 +156,7 @@ try_to_lead(tutti_etcd *etcd, tutti_bytes key, const char *address, bool *ret_le
     const uint64_t asked_ns = tutti_clock_ns();
     const uint64_t until_ns = tutti_clock_add(asked_ns, ASK_NS);
     etcd_op put = {.kind = ETCD_PUT, .key = key, .value = tutti_bytes_of(address)};
-    etcd_txn txn = {.compares = {{.key = key, .created = true}},
-                    .compare_count = 1,
-                    .ops = &put,
-                    .op_count = 1};
+    etcd_txn txn = {.compares = {{.key = key}}, .compare_count = 1, .ops = &put, .op_count = 1};
     uint64_t ttl_ns = 0;
     int64_t revision = 0;
     tutti_code code;

@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/data/id.h"
 #include "base/error/fail.h"
 #include "store/etcd/etcd_private.h"
 #include "store/memory/memory.h"
@@ -162,6 +163,7 @@ tutti_store_etcd_open(const tutti_store_etcd_options *options, tutti_store **ret
     }
     self->base.ops = &store_etcd_ops;
     self->etcd = options->etcd;
+    self->number = tutti_id_draw();
     code = tutti_store_memory_open(&limits, &self->memory, err);
     if (code == TUTTI_OK) {
         code = store_etcd_load(self, err);

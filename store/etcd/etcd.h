@@ -71,8 +71,8 @@ void tutti_etcd_stop(tutti_etcd *etcd);
 uint64_t tutti_etcd_leads_until(tutti_etcd *etcd);
 
 /*
- * Call `on_lost` once when the lease is over or about to be: on a thread of etcd's. `why` is
- * borrowed. Before tutti_etcd_lead.
+ * Call `on_lost` once when the lease is over or about to be, or the store has gone back (STORE_WENT_BACK):
+ * on a thread of etcd's. `why` is borrowed. Before tutti_etcd_lead.
  */
 void tutti_etcd_on_lost(tutti_etcd *etcd, void (*on_lost)(void *arg, const tutti_error *why),
                         void *arg);
@@ -93,7 +93,8 @@ typedef struct tutti_store_etcd_options {
  * TUTTI_DATA_LOSS            STORE_FORMAT: what is there is not ours, or damaged
  * TUTTI_PERMISSION_DENIED    ETCD_REFUSED
  * TUTTI_RESOURCE_EXHAUSTED   no memory
- * Later, of flush: the same, and TUTTI_RESOURCE_EXHAUSTED STORE_FULL: etcd's quota is exceeded
+ * Later, of flush: the same, TUTTI_RESOURCE_EXHAUSTED STORE_FULL: etcd's quota is exceeded, and
+ * TUTTI_DATA_LOSS STORE_WENT_BACK: etcd does not have what was written last
  */
 tutti_code tutti_store_etcd_open(const tutti_store_etcd_options *options, tutti_store **ret_store,
                                  tutti_error *err);

@@ -35,6 +35,7 @@ struct tutti_etcd {
     atomic_bool stopping;
     atomic_int_fast64_t fence; /* create revision of the leader's key; 0 = we do not lead */
     atomic_uint_fast64_t leads_until_ns;
+    atomic_uint_fast64_t written; /* version of the store that etcd has had, by what we know */
 
     int64_t lease;      /* of the leader; 0 = none */
     pthread_t keeper;   /* keeps the lease */
@@ -74,8 +75,8 @@ typedef struct etcd_op {
 
 typedef struct etcd_compare {
     tutti_bytes key;
-    bool created;     /* compare the create revision; else that of the last change */
-    int64_t revision; /* 0 = there is no such key */
+    tutti_bytes value; /* of size 0 = compare the create revision */
+    int64_t revision;  /* 0 = there is no such key */
 } etcd_compare;
 
 typedef struct etcd_txn {
@@ -100,7 +101,6 @@ typedef struct etcd_row {
     tutti_bytes key; /* etcd's, with the prefix */
     tutti_bytes value;
     int64_t create_revision;
-    int64_t mod_revision;
 } etcd_row;
 
 /* Keys from `from` to before `end`; of size 0 = only `from`. */
@@ -158,18 +158,30 @@ tutti_bytes etcd_key_end(unsigned char *key, tutti_bytes first);
 
 /* ------------------------------------------------------------------ rows.c */
 
+#define ETCD_VERSION_TEXT_MAX 128
+
 /* What the row PREFIX/version says. */
 typedef struct etcd_version {
     uint64_t version;
     uint64_t log_count; /* pieces of a batch that may not be in its rows yet */
+    uint64_t leader;    /* a random number of who has written it; 0 = an older Tutti */
+    uint64_t step;      /* how many transactions that leader had run with this one */
+    char text[ETCD_VERSION_TEXT_MAX]; /* the row; "" = there is none */
 } etcd_version;
 
-#define ETCD_VERSION_TEXT_MAX 96
-
-tutti_bytes etcd_version_format(const etcd_version *version, char text[ETCD_VERSION_TEXT_MAX]);
+/* Its `text`, from the numbers. */
+void etcd_version_format(etcd_version *version);
 
 /* TUTTI_DATA_LOSS, TUTTI_FAILED_PRECONDITION  STORE_FORMAT */
 tutti_code etcd_version_parse(tutti_bytes text, etcd_version *ret_version, tutti_error *err);
+
+/* The row as it is in etcd; all zeros if there is none. Repeated like etcd_range_run.
+ * [out] ret_revision  of etcd; NULL is fine */
+tutti_code etcd_version_read(tutti_etcd *etcd, uint64_t until_ns, etcd_version *ret_version,
+                             int64_t *ret_revision, tutti_error *err);
+
+/* TUTTI_DATA_LOSS STORE_WENT_BACK. [in] written  the version that was there before */
+tutti_code etcd_version_fail(const etcd_version *found, uint64_t written, tutti_error *err);
 
 /* A value in etcd is the version of the change that wrote it, 8 bytes little-endian, and the bytes. */
 #define ETCD_HEAD_BYTES 8
@@ -192,13 +204,15 @@ typedef struct store_etcd {
     tutti_store *memory;        /* [owned] all that is stored */
     tutti_store_writer *writer; /* [owned] its thread has all below, once the store is open */
     tutti_etcd *etcd;           /* [borrowed] */
-    int64_t version_revision;   /* of etcd, in which the row "version" was written last; 0 = none */
+    etcd_version row;           /* "version" as it was written or read last */
+    uint64_t number;            /* random: `leader` of the rows that this one writes */
 } store_etcd;
 
 extern const tutti_store_writer_ops store_etcd_writer_ops; /* with a store_etcd as context */
 
-/* Bring the pieces of a log into the rows and remove it: what a leader before has begun. */
-tutti_code store_etcd_finish_log(store_etcd *self, const etcd_version *version, tutti_error *err);
+/* Bring the pieces of the log that `row` counts into the rows and remove it: what a leader before has
+ * begun. */
+tutti_code store_etcd_finish_log(store_etcd *self, tutti_error *err);
 
 tutti_code store_etcd_load(store_etcd *self, tutti_error *err);
 

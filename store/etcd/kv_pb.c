@@ -28,14 +28,14 @@ fill_compare(const etcd_compare *from, Etcdserverpb__Compare *to)
     etcdserverpb__compare__init(to);
     to->result = ETCDSERVERPB__COMPARE__COMPARE_RESULT__EQUAL;
     to->key = etcd_binary(from->key);
-    if (from->created) {
+    if (from->value.size == 0) {
         to->target = ETCDSERVERPB__COMPARE__COMPARE_TARGET__CREATE;
         to->target_union_case = ETCDSERVERPB__COMPARE__TARGET_UNION_CREATE_REVISION;
         to->create_revision = from->revision;
     } else {
-        to->target = ETCDSERVERPB__COMPARE__COMPARE_TARGET__MOD;
-        to->target_union_case = ETCDSERVERPB__COMPARE__TARGET_UNION_MOD_REVISION;
-        to->mod_revision = from->revision;
+        to->target = ETCDSERVERPB__COMPARE__COMPARE_TARGET__VALUE;
+        to->target_union_case = ETCDSERVERPB__COMPARE__TARGET_UNION_VALUE;
+        to->value = etcd_binary(from->value);
     }
 }
 
@@ -130,8 +130,7 @@ give_rows(const Etcdserverpb__RangeResponse *response,
         const Etcdserverpb__KeyValue *kv = response->kvs[i];
         const etcd_row row = {.key = etcd_bytes(kv->key),
                               .value = etcd_bytes(kv->value),
-                              .create_revision = kv->create_revision,
-                              .mod_revision = kv->mod_revision};
+                              .create_revision = kv->create_revision};
 
         TUTTI_TRY(on_row(arg, &row, err));
     }

@@ -75,54 +75,27 @@ load_rows(loading *load, int64_t revision, tutti_error *err)
     return TUTTI_OK;
 }
 
-typedef struct found {
-    etcd_version version;
-    int64_t mod_revision;
-} found;
-
-static tutti_code
-take_version(void *arg, const etcd_row *row, tutti_error *err)
-{
-    found *ret_found = arg;
-
-    ret_found->mod_revision = row->mod_revision;
-    return etcd_version_parse(row->value, &ret_found->version, err);
-}
-
-static tutti_code
-read_version(store_etcd *self, found *ret_found, int64_t *ret_revision, tutti_error *err)
-{
-    unsigned char key[ETCD_KEY_MAX];
-    const etcd_range range = {.from = etcd_key(self->etcd, "version", (tutti_bytes){0}, key)};
-
-    *ret_found = (found){0};
-    TUTTI_TRY(etcd_range_run(self->etcd, &range, ETCD_WHILE_LEADING, take_version, ret_found, NULL,
-                             ret_revision, err));
-    self->version_revision = ret_found->mod_revision;
-    return TUTTI_OK;
-}
-
 tutti_code
 store_etcd_load(store_etcd *self, tutti_error *err)
 {
     loading load = {.self = self};
+    const etcd_version *row = &self->row;
     int64_t revision = 0;
-    found own;
 
-    TUTTI_TRY(read_version(self, &own, &revision, err));
-    if (own.version.log_count > 0) {
-        TUTTI_TRY(store_etcd_finish_log(self, &own.version, err));
-        TUTTI_TRY(read_version(self, &own, &revision, err));
+    TUTTI_TRY(etcd_version_read(self->etcd, ETCD_WHILE_LEADING, &self->row, &revision, err));
+    if (row->log_count > 0) {
+        TUTTI_TRY(store_etcd_finish_log(self, err));
+        TUTTI_TRY(etcd_version_read(self->etcd, ETCD_WHILE_LEADING, &self->row, &revision, err));
     }
     TUTTI_TRY(load_rows(&load, revision, err));
-    if (load.version > own.version.version) {
+    if (load.version > row->version) {
         return TUTTI_FAIL_FOR(
             err, TUTTI_DATA_LOSS, "STORE_FORMAT",
             "a row in etcd has version %llu, the store only %llu: who else writes "
             "below the prefix \"%.100s\"?",
-            (unsigned long long)load.version, (unsigned long long)own.version.version,
-            self->etcd->prefix);
+            (unsigned long long)load.version, (unsigned long long)row->version, self->etcd->prefix);
     }
-    tutti_store_memory_turn(self->memory, own.version.version);
+    atomic_store(&self->etcd->written, row->version);
+    tutti_store_memory_turn(self->memory, row->version);
     return TUTTI_OK;
 }

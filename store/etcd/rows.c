@@ -2,7 +2,9 @@
  * How the store lies in etcd, below the prefix:
  *
  *     leader    the address of the coordinator that leads; it goes with the lease
- *     version   "tutti store 1, version 17, log 0": written by each batch, as its last row
+ *     version   "tutti store 1, version 17, log 0, by 70af41c2d98be305.4": written by each
+ *               transaction, so that no two leave the same; the end is the leader's number, and how
+ *               many transactions it has run. Older versions wrote no end, and pass over it.
  *     row/KEY   the version of the change that wrote it, 8 bytes, and the value
  *     log/N     a piece of a batch that is too large for one transaction
  */
@@ -13,30 +15,30 @@
 #include "store/etcd/etcd_private.h"
 
 #define FORMAT "tutti store 1, version %llu, log %llu"
+#define FORMAT_BY ", by %016llx.%llu"
 #define RECORD_HEAD 16 /* sizes of key and value, version; little-endian */
 #define VALUE_NONE UINT32_MAX
 
-tutti_bytes
-etcd_version_format(const etcd_version *version, char text[ETCD_VERSION_TEXT_MAX])
+void
+etcd_version_format(etcd_version *version)
 {
-    const int size =
-        snprintf(text, ETCD_VERSION_TEXT_MAX, FORMAT, (unsigned long long)version->version,
-                 (unsigned long long)version->log_count);
-
-    return (tutti_bytes){text, (size_t)size};
+    (void)snprintf(version->text, sizeof(version->text), FORMAT FORMAT_BY,
+                   (unsigned long long)version->version, (unsigned long long)version->log_count,
+                   (unsigned long long)version->leader, (unsigned long long)version->step);
 }
 
 tutti_code
 etcd_version_parse(tutti_bytes text, etcd_version *ret_version, tutti_error *err)
 {
-    char copy[ETCD_VERSION_TEXT_MAX];
-    unsigned long long version = 0;
-    unsigned long long log_count = 0;
+    const size_t size = text.size < ETCD_VERSION_TEXT_MAX ? text.size : ETCD_VERSION_TEXT_MAX - 1;
+    char copy[ETCD_VERSION_TEXT_MAX] = "";
+    unsigned long long numbers[4] = {0};
 
-    (void)snprintf(copy, sizeof(copy), "%.*s", (int)(text.size > 90 ? 90 : text.size),
-                   (const char *)text.data);
-    if (sscanf(copy, FORMAT, &version, &log_count) == 2) {
-        *ret_version = (etcd_version){version, log_count};
+    memcpy(copy, text.data, size);
+    if (size == text.size &&
+        sscanf(copy, FORMAT FORMAT_BY, &numbers[0], &numbers[1], &numbers[2], &numbers[3]) >= 2) {
+        *ret_version = (etcd_version){numbers[0], numbers[1], numbers[2], numbers[3], ""};
+        memcpy(ret_version->text, copy, sizeof(copy));
         return TUTTI_OK;
     }
     if (strncmp(copy, "tutti store ", strlen("tutti store ")) == 0) {
@@ -48,6 +50,34 @@ etcd_version_parse(tutti_bytes text, etcd_version *ret_version, tutti_error *err
     return TUTTI_FAIL_FOR(
         err, TUTTI_DATA_LOSS, "STORE_FORMAT",
         "the key \"version\" below the prefix in etcd is not ours: use another prefix");
+}
+
+static tutti_code
+take_version(void *arg, const etcd_row *row, tutti_error *err)
+{
+    return etcd_version_parse(row->value, arg, err);
+}
+
+tutti_code
+etcd_version_read(tutti_etcd *etcd, uint64_t until_ns, etcd_version *ret_version,
+                  int64_t *ret_revision, tutti_error *err)
+{
+    unsigned char key[ETCD_KEY_MAX];
+    const etcd_range range = {.from = etcd_key(etcd, "version", (tutti_bytes){0}, key)};
+
+    *ret_version = (etcd_version){0};
+    return etcd_range_run(etcd, &range, until_ns, take_version, ret_version, NULL, ret_revision,
+                          err);
+}
+
+tutti_code
+etcd_version_fail(const etcd_version *found, uint64_t written, tutti_error *err)
+{
+    return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "STORE_WENT_BACK",
+                          "the store in etcd is not the one that this coordinator has written: it "
+                          "has version %llu, and had %llu: was it restored from a snapshot, or is "
+                          "this another etcd?",
+                          (unsigned long long)found->version, (unsigned long long)written);
 }
 
 static void

@@ -1,8 +1,10 @@
 /*
  * A batch in etcd. Each transaction compares two things: the create revision of the leader's key (we
- * still lead), and the revision in which the row "version" was written last (no earlier attempt of
- * ours has come through late). So a transaction may be repeated without harm: if it was done though
- * its answer was lost, the repeated one finds the version moved on, and the row says by which batch.
+ * still lead), and the row "version", of which it leaves another text that no other one leaves. So a
+ * transaction may be repeated without harm: if it was done though its answer was lost, the repeated one
+ * finds the row as it would leave it. It is the text and not its revision in etcd, since an etcd that was
+ * restored from a snapshot counts its revisions again; and rows of a large batch write it too, as a
+ * snapshot may have some of them and not others.
  *
  * Up to 127 rows and some bytes are one transaction with the row "version". A larger batch cannot be,
  * and a part of it must not be seen by the next leader. So it is written twice, as a log is in other
@@ -52,54 +54,47 @@ fail_fenced(tutti_error *err)
 /* ------------------------------------------------------------------ one transaction */
 
 static tutti_code
-keep_row(void *arg, const etcd_row *row, tutti_error *err)
+keep_revision(void *arg, const etcd_row *row, tutti_error *err)
 {
-    etcd_row *kept = arg;
+    int64_t *ret_revision = arg;
 
     (void)err;
-    kept->mod_revision = row->mod_revision;
-    kept->create_revision = row->create_revision;
+    *ret_revision = row->create_revision;
     return TUTTI_OK;
 }
 
-/* The comparisons did not hold: do we lead no more, or was it done by an attempt whose answer was
- * lost? Nobody but the leader writes the row "version", so a new revision of it is ours. */
+/*
+ * The comparisons did not hold: do we lead no more, was it done by an attempt whose answer was lost, or
+ * has etcd lost what it had? The leader's key is looked at last: if it is ours still, the row was
+ * written by nobody else who leads. Whoever leads after us begins with all that we have written.
+ */
 static tutti_code
-judge_refused(store_etcd *self, bool turns, tutti_error *err)
+judge_refused(store_etcd *self, const etcd_version *next, tutti_error *err)
 {
     unsigned char key[ETCD_KEY_MAX];
-    etcd_row leader = {0};
-    etcd_row version = {0};
-    etcd_range range = {.from = etcd_key(self->etcd, "leader", (tutti_bytes){0}, key)};
+    const etcd_range range = {.from = etcd_key(self->etcd, "leader", (tutti_bytes){0}, key)};
+    int64_t revision = 0;
+    etcd_version found;
 
-    TUTTI_TRY(
-        etcd_range_run(self->etcd, &range, ETCD_WHILE_LEADING, keep_row, &leader, NULL, NULL, err));
-    range.from = etcd_key(self->etcd, "version", (tutti_bytes){0}, key);
-    TUTTI_TRY(etcd_range_run(self->etcd, &range, ETCD_WHILE_LEADING, keep_row, &version, NULL, NULL,
-                             err));
-    if (leader.create_revision != atomic_load(&self->etcd->fence)) {
+    TUTTI_TRY(etcd_version_read(self->etcd, ETCD_WHILE_LEADING, &found, NULL, err));
+    TUTTI_TRY(etcd_range_run(self->etcd, &range, ETCD_WHILE_LEADING, keep_revision, &revision, NULL,
+                             NULL, err));
+    if (found.version >= self->row.version && revision != atomic_load(&self->etcd->fence)) {
         return fail_fenced(err);
     }
-    if (turns && version.mod_revision != self->version_revision) {
-        self->version_revision = version.mod_revision;
-        return TUTTI_OK;
-    }
-    return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NOT_LEADER",
-                          "the store in etcd was changed by somebody else");
+    return strcmp(found.text, next->text) == 0 ? TUTTI_OK
+                                               : etcd_version_fail(&found, self->row.version, err);
 }
 
-/* [in] turns  it writes the row "version" */
 static tutti_code
-run_txn(store_etcd *self, const etcd_op *ops, size_t count, bool turns, tutti_error *err)
+run_compared(store_etcd *self, const etcd_op *ops, size_t count, const etcd_version *next,
+             tutti_error *err)
 {
     unsigned char leader[ETCD_KEY_MAX];
-    unsigned char version[ETCD_KEY_MAX];
     const etcd_txn txn = {
         .compares = {{.key = etcd_key(self->etcd, "leader", (tutti_bytes){0}, leader),
-                      .created = true,
                       .revision = atomic_load(&self->etcd->fence)},
-                     {.key = etcd_key(self->etcd, "version", (tutti_bytes){0}, version),
-                      .revision = self->version_revision}},
+                     {.key = ops[count - 1].key, .value = tutti_bytes_of(self->row.text)}},
         .compare_count = 2,
         .ops = ops,
         .op_count = count};
@@ -112,12 +107,27 @@ run_txn(store_etcd *self, const etcd_op *ops, size_t count, bool turns, tutti_er
         TUTTI_LOG("store", WARN, "etcd took %llu ms for %zu changes: its disk or network is slow",
                   (unsigned long long)((tutti_clock_ns() - begun_ns) / TUTTI_NS_PER_MS), count);
     }
-    if (!done) {
-        return judge_refused(self, turns, err);
-    }
-    if (turns) {
-        self->version_revision = revision;
-    }
+    return done ? TUTTI_OK : judge_refused(self, next, err);
+}
+
+/*
+ * [in] ops   of which the last one is the row "version", to be filled here
+ * [in] next  what that row is to say
+ */
+static tutti_code
+run_txn(store_etcd *self, etcd_op *ops, size_t count, etcd_version next, tutti_error *err)
+{
+    unsigned char key[ETCD_KEY_MAX];
+
+    next.leader = self->number;
+    next.step = self->row.leader == self->number ? self->row.step + 1 : 1;
+    etcd_version_format(&next);
+    ops[count - 1] = (etcd_op){.kind = ETCD_PUT,
+                               .key = etcd_key(self->etcd, "version", (tutti_bytes){0}, key),
+                               .value = tutti_bytes_of(next.text)};
+    TUTTI_TRY(run_compared(self, ops, count, &next, err));
+    self->row = next;
+    atomic_store(&self->etcd->written, next.version);
     return TUTTI_OK;
 }
 
@@ -163,30 +173,18 @@ add_row(store_etcd *self, txn_buffer *txn, const tutti_store_entry *entry, bool 
     op->value = (tutti_bytes){value, ETCD_HEAD_BYTES + entry->value.size};
 }
 
-/* `key` and `text` have to live until it is run. */
-static etcd_op
-version_op(store_etcd *self, const etcd_version *version, unsigned char *key, char *text)
-{
-    return (etcd_op){.kind = ETCD_PUT,
-                     .key = etcd_key(self->etcd, "version", (tutti_bytes){0}, key),
-                     .value = etcd_version_format(version, text)};
-}
-
 /* ------------------------------------------------------------------ a batch in one */
 
 static tutti_code
 write_small(store_etcd *self, txn_buffer *txn, const tutti_store_batch *batch, tutti_error *err)
 {
-    const etcd_version version = {.version = batch->version};
+    const etcd_version next = {.version = batch->version};
     const tutti_store_record *one = NULL;
-    unsigned char key[ETCD_KEY_MAX];
-    char text[ETCD_VERSION_TEXT_MAX];
 
     while ((one = tutti_store_batch_next(batch, one)) != NULL) {
         add_row(self, txn, &one->entry, one->remove);
     }
-    txn->ops[txn->count++] = version_op(self, &version, key, text);
-    return run_txn(self, txn->ops, txn->count, true, err);
+    return run_txn(self, txn->ops, txn->count + 1, next, err);
 }
 
 static bool
@@ -213,10 +211,10 @@ static tutti_code
 write_piece(store_etcd *self, uint64_t number, const txn_buffer *txn, tutti_error *err)
 {
     unsigned char key[ETCD_KEY_MAX];
-    const etcd_op op = {
-        .kind = ETCD_PUT, .key = log_key(self, number, key), .value = {txn->bytes, txn->used}};
+    etcd_op ops[2] = {
+        {.kind = ETCD_PUT, .key = log_key(self, number, key), .value = {txn->bytes, txn->used}}};
 
-    return run_txn(self, &op, 1, false, err);
+    return run_txn(self, ops, 2, self->row, err);
 }
 
 static tutti_code
@@ -245,7 +243,7 @@ static tutti_code
 flush_rows(store_etcd *self, txn_buffer *txn, tutti_error *err)
 {
     const tutti_code code =
-        txn->count == 0 ? TUTTI_OK : run_txn(self, txn->ops, txn->count, false, err);
+        txn->count == 0 ? TUTTI_OK : run_txn(self, txn->ops, txn->count + 1, self->row, err);
 
     txn->count = 0;
     txn->used = 0;
@@ -263,36 +261,43 @@ spread_row(store_etcd *self, txn_buffer *txn, const tutti_store_entry *entry, bo
     return TUTTI_OK;
 }
 
-/* The row "version" says how many pieces count; 0 removes them. */
+/* From here on the batch counts: its pieces are all there. */
 static tutti_code
-turn_version(store_etcd *self, const etcd_version *version, tutti_error *err)
+count_log(store_etcd *self, uint64_t version, uint64_t log_count, tutti_error *err)
 {
-    unsigned char key[ETCD_KEY_MAX];
-    unsigned char log[ETCD_KEY_MAX];
-    char text[ETCD_VERSION_TEXT_MAX];
-    const etcd_op ops[2] = {
-        version_op(self, version, key, text),
-        {.kind = ETCD_DELETE_PREFIX, .key = etcd_key(self->etcd, "log/", (tutti_bytes){0}, log)}};
+    const etcd_version next = {.version = version, .log_count = log_count};
+    etcd_op op;
 
-    return run_txn(self, ops, version->log_count == 0 ? 2 : 1, true, err);
+    return run_txn(self, &op, 1, next, err);
+}
+
+/* ... and its rows, so no pieces are needed. */
+static tutti_code
+remove_log(store_etcd *self, tutti_error *err)
+{
+    const etcd_version next = {.version = self->row.version};
+    unsigned char key[ETCD_KEY_MAX];
+    etcd_op ops[2] = {
+        {.kind = ETCD_DELETE_PREFIX, .key = etcd_key(self->etcd, "log/", (tutti_bytes){0}, key)}};
+
+    return run_txn(self, ops, 2, next, err);
 }
 
 static tutti_code
 write_large(store_etcd *self, txn_buffer *txn, const tutti_store_batch *batch, tutti_error *err)
 {
-    etcd_version version = {.version = batch->version};
     const tutti_store_record *one = NULL;
+    uint64_t log_count = 0;
 
-    TUTTI_TRY(write_log(self, txn, batch, &version.log_count, err));
-    TUTTI_TRY(turn_version(self, &version, err));
+    TUTTI_TRY(write_log(self, txn, batch, &log_count, err));
+    TUTTI_TRY(count_log(self, batch->version, log_count, err));
     txn->count = 0;
     txn->used = 0;
     while ((one = tutti_store_batch_next(batch, one)) != NULL) {
         TUTTI_TRY(spread_row(self, txn, &one->entry, one->remove, err));
     }
     TUTTI_TRY(flush_rows(self, txn, err));
-    version.log_count = 0;
-    return turn_version(self, &version, err);
+    return remove_log(self, err);
 }
 
 static tutti_code
@@ -361,36 +366,35 @@ spread_piece(void *arg, const etcd_row *row, tutti_error *err)
 }
 
 static tutti_code
-spread_log(finishing *work, const etcd_version *version, tutti_error *err)
+spread_log(finishing *work, tutti_error *err)
 {
+    const uint64_t count = work->self->row.log_count;
     uint64_t i;
 
-    for (i = 0; i < version->log_count; i++) {
+    for (i = 0; i < count; i++) {
         unsigned char key[ETCD_KEY_MAX];
         const etcd_range range = {.from = log_key(work->self, i, key)};
 
         TUTTI_TRY(etcd_range_run(work->self->etcd, &range, ETCD_WHILE_LEADING, spread_piece, work,
                                  NULL, NULL, err));
     }
-    if (work->pieces != version->log_count) {
+    if (work->pieces != count) {
         return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "STORE_FORMAT",
                               "%llu of %llu pieces of the log are in etcd: who else writes below "
                               "the prefix?",
-                              (unsigned long long)work->pieces,
-                              (unsigned long long)version->log_count);
+                              (unsigned long long)work->pieces, (unsigned long long)count);
     }
     return flush_rows(work->self, work->txn, err);
 }
 
 tutti_code
-store_etcd_finish_log(store_etcd *self, const etcd_version *version, tutti_error *err)
+store_etcd_finish_log(store_etcd *self, tutti_error *err)
 {
-    const etcd_version finished = {.version = version->version};
     finishing work = {.self = self};
     tutti_code code;
 
     TUTTI_TRY(new_txn(&work.txn, err));
-    code = spread_log(&work, version, err);
+    code = spread_log(&work, err);
     free_txn(work.txn);
-    return code == TUTTI_OK ? turn_version(self, &finished, err) : code;
+    return code == TUTTI_OK ? remove_log(self, err) : code;
 }

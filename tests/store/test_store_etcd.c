@@ -243,8 +243,8 @@ leave_log(tutti_etcd *etcd, bool counted)
 {
     unsigned char piece[256];
     unsigned char keys[2][ETCD_KEY_MAX];
-    char text[ETCD_VERSION_TEXT_MAX];
-    const etcd_version version = {.version = 9, .log_count = 1};
+    const tutti_bytes version =
+        BYTES("tutti store 1, version 9, log 1"); /* as older ones wrote it */
     const tutti_store_record kept = {
         .entry = {.key = BYTES("kept"), .value = BYTES("new"), .version = 9}};
     const tutti_store_record gone = {.entry = {.key = BYTES("gone"), .version = 9}, .remove = true};
@@ -254,7 +254,7 @@ leave_log(tutti_etcd *etcd, bool counted)
                              .value = {piece, size + etcd_record_bytes(&gone)}},
                             {.kind = ETCD_PUT,
                              .key = etcd_key(etcd, "version", (tutti_bytes){0}, keys[1]),
-                             .value = etcd_version_format(&version, text)}};
+                             .value = version}};
     const etcd_txn txn = {.ops = ops, .op_count = counted ? 2 : 1};
     int64_t revision;
     tutti_error err;
@@ -460,6 +460,101 @@ test_store_etcd__of_a_leader_that_was_followed_writes_nothing(void **state)
     end(&next);
 }
 
+/* ------------------------------------------------------------------ an etcd that goes back */
+
+static etcd_version
+read_version(tutti_etcd *etcd)
+{
+    etcd_version version;
+    tutti_error err;
+
+    assert_ok(etcd_version_read(etcd, TUTTI_TIMERS_NEVER, &version, NULL, &err));
+    return version;
+}
+
+static void
+check_other_version(const char *text, uint64_t version_later)
+{
+    const int prefix = ++prefix_count;
+    coordinator one = begin_at(&process, prefix);
+    etcd_version first;
+    tutti_error err;
+
+    set(one.store, "a", "1");
+    assert_ok(tutti_store_settle(one.store, &err));
+    first = read_version(one.etcd);
+    set(one.store, "b", "2");
+    assert_ok(tutti_store_settle(one.store, &err));
+    put(one.etcd, "version", (tutti_bytes){0}, tutti_bytes_of(text == NULL ? first.text : text));
+    set(one.store, "c", "3");
+    assert_fails(tutti_store_settle(one.store, &err), TUTTI_DATA_LOSS);
+    assert_string_equal(err.reason, "STORE_WENT_BACK");
+    assert_int_equal(tutti_store_durable(one.store), 2);
+    assert_int_equal(read_version(one.etcd).version, version_later);
+    end(&one);
+}
+
+static void
+test_store_etcd__that_went_back_is_written_no_more(void **state)
+{
+    (void)state;
+    check_other_version(NULL, 1);
+}
+
+/* Of the same version, and of a higher one, as another coordinator has written it elsewhere. */
+static void
+test_store_etcd__that_is_another_one_is_written_no_more(void **state)
+{
+    (void)state;
+    check_other_version("tutti store 1, version 2, log 0, by 1.1", 2);
+    check_other_version("tutti store 1, version 9, log 0", 9);
+}
+
+/* A snapshot that has some of its transactions would not be noticed otherwise. */
+static void
+test_store_etcd__writes_the_version_with_each_transaction_of_a_batch(void **state)
+{
+    coordinator one = begin_at(&process, ++prefix_count);
+    tutti_error err;
+
+    (void)state;
+    change_many(one.store, 'a');
+    assert_ok(tutti_store_settle(one.store, &err));
+    assert_true(read_version(one.etcd).step > MANY / 127);
+    end(&one);
+}
+
+static void
+on_gone_back(void *arg, const tutti_error *why)
+{
+    assert_string_equal(why->reason, "STORE_WENT_BACK");
+    (void)sem_post(arg);
+}
+
+static void
+test_etcd_lead__tells_that_etcd_went_back_though_nothing_is_written(void **state)
+{
+    const tutti_etcd_events none = {0};
+    coordinator one = {.etcd = connect_to(&process, ++prefix_count)};
+    const tutti_store_etcd_options options = {.etcd = one.etcd};
+    tutti_error err;
+    sem_t told;
+
+    (void)state;
+    (void)sem_init(&told, 0, 0);
+    tutti_etcd_on_lost(one.etcd, on_gone_back, &told);
+    assert_ok(tutti_etcd_lead(one.etcd, "here:1", &none, &err));
+    assert_ok(tutti_store_etcd_open(&options, &one.store, &err));
+    set(one.store, "a", "1");
+    assert_ok(tutti_store_settle(one.store, &err));
+    put(one.etcd, "version", (tutti_bytes){0}, BYTES("tutti store 1, version 0, log 0"));
+    (void)sem_wait(&told);
+    end(&one);
+    (void)sem_destroy(&told);
+}
+
+/* ------------------------------------------------------------------ who waits */
+
 typedef struct follower {
     tutti_etcd *etcd;
     pthread_t thread;
@@ -577,6 +672,10 @@ main(void)
         cmocka_unit_test(test_etcd_lead__says_why_etcd_cannot_be_reached),
         cmocka_unit_test(test_store_etcd_flush__says_that_etcd_is_full),
         cmocka_unit_test(test_store_etcd__of_a_leader_that_was_followed_writes_nothing),
+        cmocka_unit_test(test_store_etcd__that_went_back_is_written_no_more),
+        cmocka_unit_test(test_store_etcd__that_is_another_one_is_written_no_more),
+        cmocka_unit_test(test_store_etcd__writes_the_version_with_each_transaction_of_a_batch),
+        cmocka_unit_test(test_etcd_lead__tells_that_etcd_went_back_though_nothing_is_written),
         cmocka_unit_test(test_etcd_lead__waits_until_the_leader_goes),
         cmocka_unit_test(test_etcd_stop__ends_the_wait),
         cmocka_unit_test(test_etcd_lead__tells_when_its_lease_is_over),

@@ -39,7 +39,7 @@ give_up(const char *what)
     exit(1);
 }
 
-/* Bound for a moment, so that it is free now; the system gives it to nobody else soon. */
+/* Bound for a moment, so that it is free now; on a busy machine another program may get it. */
 static unsigned short
 draw_port(void)
 {
@@ -81,15 +81,23 @@ run_etcd(const etcd_process *process, unsigned long quota, pid_t parent)
     _exit(1);
 }
 
-void
-etcd_process_start(etcd_process *process, unsigned long quota)
+static bool
+listens(unsigned short port)
+{
+    const struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    const bool done = connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0;
+
+    (void)close(fd);
+    return done;
+}
+
+static void
+spawn_etcd(etcd_process *process, unsigned long quota)
 {
     const pid_t parent = getpid();
 
-    (void)snprintf(process->folder, sizeof(process->folder), "/tmp/tutti-etcd-XXXXXX");
-    if (mkdtemp(process->folder) == NULL) {
-        give_up(process->folder);
-    }
     process->port = draw_port();
     process->pid = fork();
     if (process->pid < 0) {
@@ -97,6 +105,28 @@ etcd_process_start(etcd_process *process, unsigned long quota)
     }
     if (process->pid == 0) {
         run_etcd(process, quota, parent);
+    }
+}
+
+/* One that finds a port taken ends, and begins again with others. */
+void
+etcd_process_start(etcd_process *process, unsigned long quota)
+{
+    int starts = 1;
+
+    (void)snprintf(process->folder, sizeof(process->folder), "/tmp/tutti-etcd-XXXXXX");
+    if (mkdtemp(process->folder) == NULL) {
+        give_up(process->folder);
+    }
+    spawn_etcd(process, quota);
+    while (!listens(process->port)) {
+        if (waitpid(process->pid, NULL, WNOHANG) == process->pid) {
+            if (starts++ == 5) {
+                give_up("etcd does not start");
+            }
+            spawn_etcd(process, quota);
+        }
+        (void)usleep(10000);
     }
 }
 

@@ -14,8 +14,8 @@ typedef struct etcd_process {
 /* Is there an etcd at all? */
 bool etcd_process_exists(void);
 
-/* [in] quota  bytes it may store; 0 = its default. It listens some time later. Fails the test's
- * program when it cannot be started. */
+/* [in] quota  bytes it may store; 0 = its default. Waits until it listens. Fails the test's program
+ * when it cannot be started. */
 void etcd_process_start(etcd_process *process, unsigned long quota);
 void etcd_process_stop(etcd_process *process);
 

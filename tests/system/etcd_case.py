@@ -79,6 +79,18 @@ class Etcd:
             "--initial-cluster", cluster, "--heartbeat-interval", "50", "--election-timeout", "500", *self.options,
         ], os.path.join(self.folder, "etcd.log"))
 
+    def restore(self, snapshot):
+        """The only member dies, and begins again with what `etcdctl snapshot save` has kept."""
+        end(self.members[0])
+        shutil.rmtree(os.path.join(self.folder, "etcd0"))
+        url = "http://%s:%d" % (self.address, self.ports[0][1])
+        subprocess.run([shutil.which("etcdutl") or "etcdctl", "snapshot", "restore", snapshot, "--name", "m0",
+                        "--data-dir", os.path.join(self.folder, "etcd0"), "--initial-cluster", "m0=" + url,
+                        "--initial-advertise-peer-urls", url], check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                       env=dict(os.environ, ETCDCTL_API="3"))
+        self.start(0)
+        self.wait()
+
     def endpoints(self):
         return ",".join("%s:%d" % (self.address, pair[0]) for pair in self.ports)
 
