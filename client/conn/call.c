@@ -76,7 +76,9 @@ invoke_once(tutti_client *client, const client_call *call, const struct Protobuf
 
     TUTTI_TRY(client_conn_take(client, call->kind, &conn, err));
     options.wait_for_ready = is_patient(call, conn);
-    options.lease = call->kind == CLIENT_COORDINATOR ? 0 : atomic_load(&client->lease);
+    if (call->kind != CLIENT_COORDINATOR) {
+        options.lease = call->lease != 0 ? call->lease : atomic_load(&client->lease);
+    }
     client_zero_copy_init(&ref);
     if (loaded) {
         blob = client_zero_copy_blob(&ref, call->payload, call->payload_bytes);
@@ -196,7 +198,8 @@ client_invoke(tutti_client *client, const client_call *call, const struct Protob
         return call->request_hook->take(call->request_hook, request, call->payload,
                                         call->payload_bytes, err);
     }
-    if (client_command_stream_call(client, call, request, ret_response, &code, err)) {
+    if (call->lease == 0 && /* streams are under the client's lease */
+        client_command_stream_call(client, call, request, ret_response, &code, err)) {
         return code;
     }
     code = invoke_anywhere(client, call, request, ret_response, &failed);

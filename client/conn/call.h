@@ -27,6 +27,7 @@ typedef struct client_call {
      * the agent's are known. */
     const struct client_stream_service *streams;
     uint64_t deadline_ns; /* 0 = none */
+    uint64_t lease;       /* of the agent, under which it makes tensors; 0 = the client's, if any */
     const void *payload;  /* NULL = none; not looked at after the call */
     size_t payload_bytes;
     client_request_hook

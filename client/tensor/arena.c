@@ -2,6 +2,10 @@
  * The arena: chunks, each a tensor of bytes that is mapped, cut into spans. First fit in the order of
  * addresses; neighbours that are free become one. The lock guards chunks and spans, and is never held
  * while the agent is asked: a new chunk is made outside, so two threads may make one each.
+ *
+ * A program that dies must leave nothing of this in its agent, where nobody would know whose it is: chunks
+ * are made under a lease of the arena, or of the client if it has one. If that of the arena breaks, the agent
+ * deletes the chunks, which shows as revoked views; the next chunk opens another one.
  */
 #include "client/tensor/arena.h"
 
@@ -17,6 +21,7 @@
 #include "base/data/list.h"
 #include "base/error/fail.h"
 #include "client/conn/client.h"
+#include "client/tensor/lease.h"
 #include "client/tensor/tensors.h"
 #include "tutti/share.h"
 #include "tutti/tensor.h"
@@ -46,7 +51,7 @@ typedef struct chunk {
     uint64_t size;
     uint64_t used;
     uint64_t asked; /* in this round the agent was asked about it */
-    uint64_t lease; /* of the client's, under which it was made; 0 = none */
+    uint64_t lease; /* of the client's, under which it was made; 0 = the arena's */
     char name[NAME_SIZE];
 } chunk;
 
@@ -59,6 +64,9 @@ struct client_arena {
     uint64_t doubts; /* how many spans have ever been doubtful */
     uint64_t rounds; /* how often the agent was asked about such spans */
     atomic_bool refused;
+    pthread_mutex_t lease_lock; /* guards what follows; held while the agent is asked for it */
+    tutti_lease *lease;         /* [owned] NULL = none yet */
+    uint64_t lease_number;
 };
 
 static void close_arena(tutti_client *client, client_ending *ending);
@@ -92,6 +100,7 @@ need_arena(tutti_client *client)
             self->client = client;
             self->ending = (client_ending){.close = close_arena, .forget = forget_arena};
             (void)pthread_mutex_init(&self->lock, NULL);
+            (void)pthread_mutex_init(&self->lease_lock, NULL);
             tutti_list_init(&self->chunks);
             atomic_store_explicit(&client->arena, &self->ending, memory_order_release);
         }
@@ -124,20 +133,59 @@ drop_chunk(tutti_client *client, chunk *self)
     free_chunk(self);
 }
 
+/* The arena's lease; another one if it has that which is `over`. */
 static tutti_code
-map_chunk(tutti_client *client, chunk *self, tutti_error *err)
+need_lease(client_arena *self, uint64_t over, uint64_t *ret_number, tutti_error *err)
+{
+    tutti_code code = TUTTI_OK;
+
+    (void)pthread_mutex_lock(&self->lease_lock);
+    if (over != 0 && self->lease_number == over) {
+        client_lease_drop(self->lease);
+        self->lease = NULL;
+    }
+    if (self->lease == NULL) {
+        code = client_lease_take(self->client, &self->lease, &self->lease_number, err);
+    }
+    *ret_number = self->lease_number;
+    (void)pthread_mutex_unlock(&self->lease_lock);
+    return code;
+}
+
+static tutti_code
+create_chunk(client_arena *arena, chunk *self, tutti_error *err)
 {
     const tutti_spec spec = {
         .dtype = TUTTI_DTYPE_UINT8, .dim_count = 1, .dims = {(int64_t)self->size}};
-    const char *name = self->name;
+    tutti_error failed = {0};
     tutti_handle handle;
+    uint64_t lease;
+    tutti_code code;
+
+    self->lease = atomic_load(&arena->client->lease);
+    if (self->lease != 0) {
+        return client_wire_create(arena->client, &spec, self->name, self->lease, &handle, err);
+    }
+    TUTTI_TRY(need_lease(arena, 0, &lease, err));
+    code = client_wire_create(arena->client, &spec, self->name, lease, &handle, &failed);
+    if (code != TUTTI_OK && strcmp(failed.reason, "LEASE_OVER") == 0) {
+        TUTTI_TRY(need_lease(arena, lease, &lease, err));
+        code = client_wire_create(arena->client, &spec, self->name, lease, &handle, &failed);
+    }
+    return code == TUTTI_OK ? code : tutti_error_pass(err, &failed);
+}
+
+static tutti_code
+map_chunk(client_arena *arena, chunk *self, tutti_error *err)
+{
+    tutti_client *client = arena->client;
+    const char *name = self->name;
     uint64_t number;
     tutti_code code;
 
     arc4random_buf(&number, sizeof(number));
     (void)snprintf(self->name, sizeof(self->name), NAME_PREFIX "%016" PRIx64, number);
-    self->lease = atomic_load(&client->lease);
-    TUTTI_TRY(tutti_tensor_create(client, &spec, self->name, &handle, err));
+    TUTTI_TRY(create_chunk(arena, self, err));
     code = tutti_tensor_map(client, self->name, TUTTI_MAP_WRITE, &self->view, err);
     if (code != TUTTI_OK) {
         (void)client_wire_delete(client, &name, 1, NULL);
@@ -161,8 +209,7 @@ new_span(uint64_t offset, uint64_t size)
 }
 
 static tutti_code
-make_chunk(tutti_client *client, uint64_t bytes, uint64_t least, chunk **ret_chunk,
-           tutti_error *err)
+make_chunk(client_arena *arena, uint64_t bytes, uint64_t least, chunk **ret_chunk, tutti_error *err)
 {
     chunk *self = calloc(1, sizeof(*self));
     span *all = new_span(0, bytes < least ? least : bytes);
@@ -177,7 +224,7 @@ make_chunk(tutti_client *client, uint64_t bytes, uint64_t least, chunk **ret_chu
     tutti_list_init(&self->link);
     tutti_list_add(&self->spans, &all->link);
     self->size = all->size;
-    code = map_chunk(client, self, err);
+    code = map_chunk(arena, self, err);
     if (code != TUTTI_OK) {
         free_chunk(self);
         return code;
@@ -535,7 +582,7 @@ tutti_alloc(tutti_client *client, uint64_t bytes, void **ret_memory, tutti_error
     TUTTI_TRY(client_check_member(client, err));
     memory = take_room(client, self, size);
     if (memory == NULL) {
-        TUTTI_TRY(make_chunk(client, size, choose_chunk_bytes(self), &made, err));
+        TUTTI_TRY(make_chunk(self, size, choose_chunk_bytes(self), &made, err));
         (void)pthread_mutex_lock(&self->lock);
         tutti_list_add(&self->chunks, &made->link);
         self->idle += made->size;
@@ -678,11 +725,14 @@ close_arena(tutti_client *client, client_ending *ending)
     while ((link = tutti_list_pop(&arena->chunks)) != NULL) {
         drop_chunk(client, tutti_container_of(link, chunk, link));
     }
+    client_lease_drop(arena->lease);
     (void)pthread_mutex_destroy(&arena->lock);
+    (void)pthread_mutex_destroy(&arena->lease_lock);
     free(arena);
 }
 
-/* The views have descriptors and mappings of the parent's, which go with the child. */
+/* The views have descriptors and mappings of the parent's, which go with the child; the lease has a connection of the
+ * parent's. */
 static void
 forget_arena(client_ending *ending)
 {

@@ -9,6 +9,7 @@
 #include "client/conn/call.h"
 #include "client/conn/client.h"
 #include "client/conn/conn_pool.h"
+#include "client/tensor/lease.h"
 #include "tutti/tensor.h"
 #include "tutti/v1/tensors_service.pb-c.h"
 
@@ -66,9 +67,12 @@ open_lease_stream(tutti_lease *lease, uint64_t *ret_number, tutti_error *err)
     return read_lease(lease, ret_number, err);
 }
 
-static void
-free_lease(tutti_lease *lease)
+void
+client_lease_drop(tutti_lease *lease)
 {
+    if (lease == NULL) {
+        return;
+    }
     if (lease->stream != NULL) {
         tutti_rpc_stream_cancel(lease->stream);
         (void)tutti_rpc_stream_finish(lease->stream, NULL);
@@ -80,10 +84,9 @@ free_lease(tutti_lease *lease)
 }
 
 tutti_code
-tutti_lease_open(tutti_client *client, tutti_lease **ret_lease, tutti_error *err)
+client_lease_take(tutti_client *client, tutti_lease **ret_lease, uint64_t *ret_number,
+                  tutti_error *err)
 {
-    uint_fast64_t none = 0;
-    uint64_t number = 0;
     tutti_lease *lease = calloc(1, sizeof(*lease));
     tutti_code code;
 
@@ -91,15 +94,28 @@ tutti_lease_open(tutti_client *client, tutti_lease **ret_lease, tutti_error *err
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a lease");
     }
     lease->client = client;
-    code = open_lease_stream(lease, &number, err);
-    if (code == TUTTI_OK && !atomic_compare_exchange_strong(&client->lease, &none, number)) {
-        code = TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "LEASE_OPEN",
+    code = open_lease_stream(lease, ret_number, err);
+    if (code != TUTTI_OK) {
+        client_lease_drop(lease);
+        return code;
+    }
+    *ret_lease = lease;
+    return TUTTI_OK;
+}
+
+tutti_code
+tutti_lease_open(tutti_client *client, tutti_lease **ret_lease, tutti_error *err)
+{
+    uint_fast64_t none = 0;
+    uint64_t number = 0;
+    tutti_lease *lease = NULL;
+
+    TUTTI_TRY(client_lease_take(client, &lease, &number, err));
+    if (!atomic_compare_exchange_strong(&client->lease, &none, number)) {
+        client_lease_drop(lease);
+        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "LEASE_OPEN",
                               "the client has a lease already: close it before, or use another "
                               "client");
-    }
-    if (code != TUTTI_OK) {
-        free_lease(lease);
-        return code;
     }
     *ret_lease = lease;
     return TUTTI_OK;
@@ -110,6 +126,6 @@ tutti_lease_close(tutti_lease *lease)
 {
     if (lease != NULL) {
         atomic_store(&lease->client->lease, 0);
-        free_lease(lease);
+        client_lease_drop(lease);
     }
 }

@@ -16,6 +16,10 @@ typedef struct client_put {
     const char *into; /* NULL = a new one */
 } client_put;
 
+/* [in] lease  under which it is made; 0 = the client's, if it has one */
+tutti_code client_wire_create(tutti_client *client, const tutti_spec *spec, const char *name,
+                              uint64_t lease, tutti_handle *ret_handle, tutti_error *err);
+
 tutti_code client_wire_put(tutti_client *client, const client_put *put, uint64_t deadline_ns,
                            tutti_handle *ret_handle, tutti_error *err);
 

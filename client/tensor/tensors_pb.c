@@ -55,8 +55,8 @@ client_device(const tutti_client *client, const char *into)
 }
 
 tutti_code
-tutti_tensor_create(tutti_client *client, const tutti_spec *spec, const char *name,
-                    tutti_handle *ret_handle, tutti_error *err)
+client_wire_create(tutti_client *client, const tutti_spec *spec, const char *name, uint64_t lease,
+                   tutti_handle *ret_handle, tutti_error *err)
 {
     Tutti__V1__CreateRequest request = TUTTI__V1__CREATE_REQUEST__INIT;
     client_call call = control_tensor(client, &stub_create);
@@ -70,6 +70,7 @@ tutti_tensor_create(tutti_client *client, const tutti_spec *spec, const char *na
     request.spec = &wire.message;
     request.name = client_write_text(name);
     request.device = client_device(client, NULL);
+    call.lease = lease;
     code = client_invoke(client, &call, &request.base, &message, err);
     if (code == TUTTI_OK) {
         response = tutti_rpc_message_get(message);
@@ -77,6 +78,13 @@ tutti_tensor_create(tutti_client *client, const tutti_spec *spec, const char *na
         tutti_rpc_message_free(message);
     }
     return code;
+}
+
+tutti_code
+tutti_tensor_create(tutti_client *client, const tutti_spec *spec, const char *name,
+                    tutti_handle *ret_handle, tutti_error *err)
+{
+    return client_wire_create(client, spec, name, 0, ret_handle, err);
 }
 
 tutti_code

@@ -325,11 +325,13 @@ TUTTI_API void tutti_gpu_events_end(tutti_gpu_events *events);
  *   What to do: allocate anew, and copy once.
  * - Do not free memory of an op that runs: another part of the program may get it, and the op then
  *   writes there.
- * - Tensors of the arena that are made while the client has a lease (tutti_lease_open) end with it, also if the
- *   process dies. How it looks: after tutti_lease_close ops on memory that was allocated under the lease copy.
+ * - Tensors of the arena that are made while the client has a lease (tutti_lease_open) end with it.
+ *   How it looks: after tutti_lease_close ops on memory that was allocated under the lease copy.
  *   What to do: allocate before the lease is opened, or keep it open.
- * - The agent counts all tensors of the arena towards its --memory-limit, used or not. If the process
- *   dies without a lease, they stay until they are deleted: tutti_tensor_list shows them.
+ * - Without such a lease the arena opens one of its own, so its tensors end with the process in any case.
+ *   It counts for the agent's --leases-max. If the connection to the agent breaks, it ends, too: the memory
+ *   stays, as after the agent's death, and ops on it copy.
+ * - The agent counts all tensors of the arena towards its --memory-limit, used or not.
  */
 
 /*
@@ -341,7 +343,7 @@ TUTTI_API void tutti_gpu_events_end(tutti_gpu_events *events);
  * TUTTI_FAILED_PRECONDITION  SHARE_OFF, OTHER_HOST, CANNOT_SHARE: as tutti_tensor_map; NO_AGENT; FORKED
  * TUTTI_UNAVAILABLE          NO_SHARE_SOCKET
  * TUTTI_PERMISSION_DENIED    OTHER_USER
- * TUTTI_RESOURCE_EXHAUSTED   MEMORY_LIMIT: of the agent; SHARE_LIMIT; no memory in this process
+ * TUTTI_RESOURCE_EXHAUSTED   MEMORY_LIMIT: of the agent; SHARE_LIMIT; LEASE_LIMIT; no memory in this process
  * and the statuses common to all calls (tutti/client.h)
  */
 TUTTI_API tutti_code tutti_alloc(tutti_client *client, uint64_t bytes, void **ret_memory,

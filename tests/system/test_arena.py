@@ -4,11 +4,15 @@ ranks; and with agents that lend no memory.
 
 import os
 import subprocess
+import sys
 import time
 import unittest
 
 import support
 from cluster_case import LONG_S, Cluster
+
+sys.path.insert(0, os.path.join(support.SOURCE, "tests", "faults"))
+from relay import Relay  # noqa: E402
 
 PROGRAM = os.path.join(support.BUILD, "tests", "client", "arena_program")
 
@@ -31,15 +35,57 @@ class Arena(unittest.TestCase):
         codes, said = self.run_beside("--no-share")
         self.assertEqual(codes, [0, 0], said)
 
+    def start_holder(self, address):
+        """A program with memory of the arena that has been used; it goes on when it gets a line."""
+        rank = subprocess.Popen([PROGRAM, "outlive"], env=dict(os.environ, TUTTI_AGENT=address), text=True,
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.addCleanup(rank.communicate)
+        self.addCleanup(rank.kill)
+        self.assertEqual(rank.stdout.readline(), "ready\n")
+        return rank
+
+    def go_on(self, rank):
+        """What it says of each of its calls, and all of it."""
+        out, _ = rank.communicate("go\n", timeout=LONG_S)
+        self.assertEqual(rank.returncode, 0, out)
+        return {line.split()[0]: line.split()[1] for line in out.splitlines()}, out
+
+    def wait_empty(self, agent, mapped=False):
+        """`mapped`: the program lives, and maps what was deleted."""
+        until = time.monotonic() + LONG_S
+        while agent.stats().tensor_count + (0 if mapped else agent.stats().memory_used_bytes) > 0:
+            self.assertLess(time.monotonic(), until, agent.stats())
+            time.sleep(0.01)
+
+    def test_a_program_that_is_killed_leaves_nothing(self):
+        cluster = Cluster(1)
+        self.addCleanup(cluster.kill)
+        agent = cluster.agents[0]
+        for _ in range(3):
+            rank = self.start_holder(agent.program.address)
+            self.assertGreater(agent.stats().tensor_count, 0)
+            rank.kill()
+            self.wait_empty(agent)
+
+    def test_a_connection_that_breaks_takes_the_memory_and_ops_go_on(self):
+        cluster = Cluster(1)
+        self.addCleanup(cluster.kill)
+        relay = Relay(cluster.agents[0].program.address)
+        self.addCleanup(relay.close)
+        rank = self.start_holder(relay.address)
+        relay.cut()
+        self.wait_empty(cluster.agents[0], mapped=True)
+        said, out = self.go_on(rank)
+        self.assertIn(said["first"], ("OK", "CONNECTION_LOST", "UNREACHABLE"), out)
+        self.assertEqual([said[one] for one in ("alloc", "plain", "again", "closed")], ["OK"] * 4, out)
+        self.wait_empty(cluster.agents[0])
+
     def outlive(self, again):
         """What a program says whose agent dies, and perhaps is started again at the same address."""
         cluster = Cluster(1)
         self.addCleanup(cluster.kill)
         agent = cluster.agents[0]
-        rank = subprocess.Popen([PROGRAM, "outlive"], env=dict(os.environ, TUTTI_AGENT=agent.program.address), text=True,
-                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        self.addCleanup(rank.kill)
-        self.assertEqual(rank.stdout.readline(), "ready\n")
+        rank = self.start_holder(agent.program.address)
         agent.program.kill()
         if again:
             until = time.monotonic() + LONG_S
@@ -50,9 +96,7 @@ class Arena(unittest.TestCase):
                                     "--rank", "0", listen=agent.program.address)
             self.addCleanup(fresh.kill)
             fresh.wait_for_log("joined job")
-        out, _ = rank.communicate("go\n", timeout=LONG_S)
-        self.assertEqual(rank.returncode, 0, out)
-        return {line.split()[0]: line.split()[1] for line in out.splitlines()}, out
+        return self.go_on(rank)
 
     def test_memory_outlives_its_agent_and_ops_on_it_say_so(self):
         lost = ("CONNECTION_LOST", "UNREACHABLE")
