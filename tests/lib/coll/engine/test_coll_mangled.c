@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "base/os/clock.h"
 #include "coll/packet/packet.h"
 #include "coll/transport_auth/transport_auth.h"
 #include "support/world.h"
@@ -221,6 +222,57 @@ test_words__that_were_changed_behind_their_packet_fail_the_op(void **state)
     world_close(&w);
 }
 
+static void
+note_end(tutti_transport_ticket *ticket, bool ok)
+{
+    (void)ticket;
+    (void)ok;
+}
+
+static void
+count_end(tutti_transport_ticket *ticket, bool ok)
+{
+    assert_true(ok);
+    ticket->on_done = note_end;
+}
+
+/* A member that says more than its op needs. What it offers stays with it until somebody fetches or drops it. */
+static void
+test_packet__that_no_step_of_its_op_asks_for_is_forgotten_with_the_op(void **state)
+{
+    const uint64_t until_ns = tutti_clock_ns() + LONG_MS * TUTTI_NS_PER_MS;
+    static unsigned char data[META_BYTES];
+    tutti_transport_ticket ticket = {.on_done = count_end};
+    unsigned char header[TUTTI_PACKET_BYTES];
+    tutti_transport_conn *conn = NULL;
+    tutti_transport *member;
+    tutti_error err;
+    world w;
+
+    (void)state;
+    world_open(&w, world_transport_fake, RANKS);
+    tutti_packet_write(&(tutti_packet){.kind = TUTTI_PACKET_DATA,
+                                       .step = STEP_ANNOUNCE,
+                                       .job_id = 77,
+                                       .incarnation = w.incarnations[0],
+                                       .group = 1,
+                                       .epoch = 1,
+                                       .sequence = 1},
+                       header);
+    member = fake_transport_new(w.network);
+    assert_ok(
+        member->ops->connect(member, tutti_coll_engine_address(w.engines[1]), NULL, &conn, &err));
+    assert_int_equal(member->ops->send(conn, header, sizeof(header), data, sizeof(data), &ticket),
+                     TUTTI_TRANSPORT_LATER);
+    check_works(&w);
+    while (ticket.on_done == count_end) {
+        assert_true(tutti_clock_ns() < until_ns);
+        (void)member->ops->progress(member);
+    }
+    member->ops->disconnect(conn);
+    world_close(&w);
+}
+
 int
 main(void)
 {
@@ -230,6 +282,7 @@ main(void)
         cmocka_unit_test(test_shapes__that_were_changed_are_refused),
         cmocka_unit_test(test_signature__that_was_changed_and_has_a_seal_is_dropped),
         cmocka_unit_test(test_words__that_were_changed_behind_their_packet_fail_the_op),
+        cmocka_unit_test(test_packet__that_no_step_of_its_op_asks_for_is_forgotten_with_the_op),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
