@@ -260,23 +260,42 @@ take_backs(tutti_transport_conn *link)
     return did;
 }
 
+static bool
+is_open(const transport_shm *self, uint64_t number)
+{
+    const tutti_list_node *at;
+
+    for (at = self->links.next; at != &self->links; at = at->next) {
+        if (tutti_container_of(at, tutti_transport_conn, link)->number == number) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /*
  * The peer is dead: what it said before counts, what it holds is free. Its packets are read first,
- * so an abort that it sent has better words than the broken connection. tickets come back with
- * false, then on_broken, which may disconnect and free the link; so it is the last thing here.
+ * so an abort that it sent has better words than the broken connection; one of them may have this link
+ * disconnected, which may free it. tickets come back with false, then on_broken, which may disconnect
+ * and free the link; so it is the last thing here.
  */
 void
 tutti_shm_hang_up(tutti_transport_conn *link)
 {
     transport_shm *self = link->transport;
-    void *owner = link->owner;
+    const uint64_t number = link->number;
     tutti_list_node *at;
     tutti_list_node *spare;
+    void *owner;
 
     tutti_list_each(at, spare, &self->sources) /* its last words */
     {
         (void)tutti_shm_source_progress(tutti_container_of(at, shm_source, link));
     }
+    if (!is_open(self, number)) {
+        return;
+    }
+    owner = link->owner;
     (void)take_backs(link);
     link->broken = true;
     tutti_shm_unwatch(self, &link->watch);
@@ -290,11 +309,6 @@ tutti_shm_hang_up(tutti_transport_conn *link)
     }
 }
 
-/*
- * A ring that makes no sense is as good as a dead peer, with one difference: the process still
- * runs, and may write into regions that are taken back here. A member can do that anyway
- * (docs/decisions/0012-shared-memory.md).
- */
 unsigned
 tutti_shm_link_progress(tutti_transport_conn *link)
 {
@@ -307,12 +321,42 @@ tutti_shm_link_progress(tutti_transport_conn *link)
     if (!tutti_list_empty(&link->queue)) {
         did += flush_shm_conn(link);
     }
-    if (link->out.broken || link->back.broken) {
-        tutti_shm_hang_up(link); /* it writes what makes no sense: as good as dead */
-        return did + 1;
-    }
     if (link->owner == NULL && link->lent_count == 0) {
         tutti_shm_link_free(link);
+    }
+    return did;
+}
+
+static tutti_transport_conn *
+find_nonsense(const transport_shm *self)
+{
+    tutti_list_node *at;
+
+    for (at = self->links.next; at != &self->links; at = at->next) {
+        tutti_transport_conn *link = tutti_container_of(at, tutti_transport_conn, link);
+
+        if (link->state == SHM_SAME_HOST && !link->broken &&
+            (link->out.broken || link->back.broken)) {
+            return link;
+        }
+    }
+    return NULL;
+}
+
+/*
+ * A ring that makes no sense is as good as a dead peer, with one difference: the process still
+ * runs, and may write into regions that are taken back here. A member can do that anyway
+ * (docs/decisions/0012-shared-memory.md). The list is looked through anew each time.
+ */
+unsigned
+tutti_shm_links_judge(transport_shm *self)
+{
+    tutti_transport_conn *link;
+    unsigned did = 0;
+
+    while ((link = find_nonsense(self)) != NULL) {
+        tutti_shm_hang_up(link);
+        did++;
     }
     return did;
 }
@@ -353,6 +397,7 @@ tutti_shm_link_open(tutti_transport *transport, tutti_bytes bytes, void *owner,
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a connection");
     }
     link->transport = self;
+    link->number = ++self->link_count;
     link->owner = owner;
     link->watch.fd = -1;
     link->doorbell.fd = -1;

@@ -216,6 +216,7 @@ progress_rings(transport_shm *self)
     {
         did += tutti_shm_link_progress(tutti_container_of(at, tutti_transport_conn, link));
     }
+    did += tutti_shm_links_judge(self);
     return did + tutti_shm_pulls_progress(self);
 }
 

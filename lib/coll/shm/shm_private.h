@@ -76,7 +76,8 @@ typedef struct shm_told {
  */
 struct tutti_transport_conn {
     transport_shm *transport;
-    void *owner; /* NULL: disconnected, and only waits for exposed regions */
+    uint64_t number; /* no other one's, ever */
+    void *owner;     /* NULL: disconnected, and only waits for exposed regions */
     shm_state state;
     bool broken; /* the peer is dead */
     shm_watch watch;
@@ -194,6 +195,7 @@ struct transport_shm {
     tutti_list_node links;
     tutti_list_node sources;
     tutti_list_node pulls;
+    uint64_t link_count; /* that ever were */
     uint32_t source_count;
     uint32_t remote_count; /* links that the inner transport carries */
     uint32_t turn;
@@ -240,9 +242,12 @@ tutti_transport_result tutti_shm_expose(tutti_transport_conn *link, const void *
 void
 tutti_shm_set_remote(tutti_transport_conn *link); /* all that waits goes by the inner transport */
 void tutti_shm_set_same_host(tutti_transport_conn *link); /* ... or by the ring */
-void tutti_shm_hang_up(tutti_transport_conn *link);       /* the peer is dead */
-/* What came back, and what can leave; how much. The link may be freed. */
+/* The peer is dead. This link, and others, may be freed: it hands packets over. */
+void tutti_shm_hang_up(tutti_transport_conn *link);
+/* What came back, and what can leave; how much. The link may be freed, but no other. */
 unsigned tutti_shm_link_progress(tutti_transport_conn *link);
+/* Hang up on those whose rings make no sense; how many. */
+unsigned tutti_shm_links_judge(transport_shm *self);
 void tutti_shm_link_free(tutti_transport_conn *link); /* tickets come back */
 
 /* region.c: memory of single tensors */

@@ -20,6 +20,7 @@ typedef struct side {
     tutti_transport *transport;
     size_t heard;
     bool broken;
+    tutti_transport_conn **cuts; /* NULL = nothing; what it disconnects when it hears something */
 } side;
 
 typedef struct pair {
@@ -40,6 +41,10 @@ on_packet(void *arg, const void *header, size_t header_size, const void *data, s
     (void)size;
     (void)rndv;
     self->heard++;
+    if (self->cuts != NULL && *self->cuts != NULL) {
+        self->transport->ops->disconnect(*self->cuts);
+        *self->cuts = NULL;
+    }
 }
 
 static void
@@ -252,6 +257,31 @@ test_doorbell__that_somebody_has_spoilt_holds_up_nobody(void **state)
     (void)alarm(0);
 }
 
+/* It does not hear us any more, and that is seen first: its packet is one of its last words. */
+static void
+test_last_words__may_have_the_connection_to_their_sender_disconnected(void **state)
+{
+    static tutti_transport_ticket ticket = {.on_done = ignore};
+    pair *self = *state;
+    tutti_transport *dying = self->sides[1].transport;
+    tutti_transport *left = self->sides[0].transport;
+    tutti_transport_conn *back = NULL;
+    tutti_error err;
+
+    connect_to(self, address_of(self, 1));
+    assert_ok(dying->ops->connect(dying, address_of(self, 0), self, &back, &err));
+    turns(self, 20);
+    assert_true(is_same_host(self) && dying->ops->same_host(back));
+    self->sides[0].cuts = &self->conn;
+    assert_int_equal(dying->ops->send(back, "header", 6, "data", 4, &ticket), TUTTI_TRANSPORT_DONE);
+    dying->ops->revoke(dying, 0, 100);
+    assert_false(left->ops->arm(left, false));
+    assert_int_equal(self->sides[0].heard, 1);
+    assert_null(self->conn);
+    assert_false(self->sides[0].broken);
+    dying->ops->disconnect(back);
+}
+
 /* Idle or not: who has to make room hears of it. */
 static void
 test_doorbell__is_rung_when_there_is_no_room(void **state)
@@ -450,6 +480,7 @@ main(void)
         MEET_TEST(test_doorbell__of_an_idle_one_is_not_rung_by_the_patient),
         MEET_TEST(test_doorbell__is_rung_when_there_is_no_room),
         MEET_TEST(test_doorbell__that_somebody_has_spoilt_holds_up_nobody),
+        MEET_TEST(test_last_words__may_have_the_connection_to_their_sender_disconnected),
         MEET_TEST(test_meeting__with_who_has_not_heard_of_our_epoch_waits),
         MEET_TEST(test_meeting__ends_with_who_goes_while_it_waits),
         MEET_TEST(test_meeting__with_a_key_that_is_over_is_refused),
