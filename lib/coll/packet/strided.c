@@ -54,6 +54,13 @@ count_between(const tutti_spec *spec, uint32_t first, uint32_t end)
     return count;
 }
 
+/* Of a view without rows the base may be NULL, to which C allows no pointer to be added. */
+static unsigned char *
+place_at(const void *base, uint64_t offset)
+{
+    return base == NULL ? NULL : (unsigned char *)(uintptr_t)base + offset;
+}
+
 tutti_strided
 tutti_strided_cut(const void *base, const tutti_spec *spec, uint32_t axis, uint32_t i,
                   uint32_t size)
@@ -62,7 +69,7 @@ tutti_strided_cut(const void *base, const tutti_spec *spec, uint32_t axis, uint3
         count_between(spec, axis, spec->dim_count) * tutti_dtype_bytes(spec->dtype);
     const uint64_t row = stride / size;
 
-    return (tutti_strided){.base = (unsigned char *)(uintptr_t)base + i * row,
+    return (tutti_strided){.base = place_at(base, i * row),
                            .rows = count_between(spec, 0, axis),
                            .row_bytes = row,
                            .stride = stride};
@@ -74,7 +81,7 @@ tutti_strided_join(void *base, const tutti_spec *spec, uint32_t axis, uint32_t i
     const uint64_t row =
         count_between(spec, axis, spec->dim_count) * tutti_dtype_bytes(spec->dtype);
 
-    return (tutti_strided){.base = (unsigned char *)base + i * row,
+    return (tutti_strided){.base = place_at(base, i * row),
                            .rows = count_between(spec, 0, axis),
                            .row_bytes = row,
                            .stride = row * size};
