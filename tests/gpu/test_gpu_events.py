@@ -520,6 +520,44 @@ class Deaths(unittest.TestCase):
         return "it stays, and the agent says %s" % said[0].reason
 
 
+class First(unittest.TestCase):
+    """Of a communicator that has to connect first: nothing is in the stream while the event is waited for."""
+
+    def test_a_client_that_is_killed_before_its_record_fails_the_op_and_the_gpu_goes_on(self):
+        process, cluster = cuda.Process(), PLACE.make(2, *OPTIONS)
+        self.addCleanup(cluster.kill)
+        program = subprocess.Popen([sys.executable, os.path.abspath(__file__), "client", cluster.agents[0].program.address],
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.addCleanup(program.wait)
+        self.addCleanup(program.kill)
+        self.assertEqual(program.stdout.readline(), b"recorded\n")
+        other = Client(process, cluster.agents[1])
+        other.prepare(value=1)
+        call = other.agent.ops.AllReduce.future(other.request(), timeout=LONG_S)
+        while any(agent.stats().op_running_count == 0 for agent in cluster.agents):
+            pass
+        program.kill()
+        try:
+            said = other.status(call.result()).error
+        except grpc.RpcError as error:
+            said = support.Failure(error)
+            said.code = said.code.value[0]
+        self.assertEqual((said.code, said.reason), (grpc.StatusCode.CANCELLED.value[0], "CALLER_GONE"), said)
+        clients = [Client(process, agent) for agent in cluster.agents]
+        for client in clients:
+            client.prepare(value=3)
+        for answer, client in zip(cluster.on([0, 1], lambda agent: clients[agent.rank].reduce()), clients):
+            self.assertNotIsInstance(answer, support.Failure, answer)
+            client.take()
+            self.assertEqual(client.taken(), {6}, client.status(answer))
+            self.assertEqual(client.status(answer).error.code, 0)
+        for client in clients + [other]:
+            client.close()
+        program.stdout.close()
+        program.stdin.close()
+        cluster.stop()
+
+
 class OneStub:
     """As cluster_case.Agent, of an agent that another process has started."""
 

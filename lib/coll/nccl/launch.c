@@ -359,6 +359,27 @@ see_whether_waiting(nccl_op *self, tutti_error *err)
     return self->pausing ? see_pause(self, err) : TUTTI_OK;
 }
 
+static unsigned
+links_of(const tutti_buf *list)
+{
+    const nccl_call *calls = (const nccl_call *)(const void *)list->data;
+    unsigned links = 0;
+    size_t i;
+
+    for (i = 0; i < list->size / sizeof(*calls); i++) {
+        links |= calls[i].kind == NCCL_CALL_SEND || calls[i].kind == NCCL_CALL_RECV
+                     ? NCCL_LINK_PAIR
+                     : NCCL_LINK_COLLECTIVE;
+    }
+    return links;
+}
+
+unsigned
+tutti_nccl_launch_links(const nccl_op *self)
+{
+    return links_of(&self->plan.first) | links_of(&self->plan.second);
+}
+
 size_t
 tutti_nccl_launch_entries(const nccl_op *self)
 {

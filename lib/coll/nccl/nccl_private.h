@@ -59,6 +59,12 @@ typedef enum nccl_comm_state {
     NCCL_COMM_ENDING, /* a thread aborts or destroys it */
 } nccl_comm_state;
 
+/* NCCL connects for collectives at the first of them, and for pairs at the first send or receive. */
+typedef enum nccl_link {
+    NCCL_LINK_COLLECTIVE = 1,
+    NCCL_LINK_PAIR = 2,
+} nccl_link;
+
 typedef struct nccl_comm {
     tutti_list_node link;
     nccl_backend *backend;
@@ -66,6 +72,7 @@ typedef struct nccl_comm {
     nccl_comm_state state;
     ncclComm_t comm;
     char name[TUTTI_NAME_MAX + 1]; /* NCCL may look at it as long as it lives */
+    unsigned connected;            /* nccl_link: what ops have used */
     uint64_t tag;        /* the same on all members when they have the same one; 0 = none */
     tutti_list_node ops; /* nccl_op.in_comm */
     tutti_error why;     /* ENDING: what its ops end with */
@@ -144,6 +151,8 @@ void tutti_nccl_comms_close(nccl_backend *backend);
 
 /* launch.c: all that can be launched now. *ret_done: the whole plan is in the stream */
 tutti_code tutti_nccl_launch(nccl_op *self, bool *ret_done, tutti_error *err);
+/* The nccl_link that it uses. */
+unsigned tutti_nccl_launch_links(const nccl_op *self);
 /* About how many entries of the stream it takes at once. */
 size_t tutti_nccl_launch_entries(const nccl_op *self);
 

@@ -186,6 +186,21 @@ poll_behind(nccl_backend *backend)
 
 /* The head of the line, if its communicator is ready. An op behind it is never launched first, even
  * if its communicator is ready: that is the order. */
+/*
+ * NCCL puts what has to connect first into the stream only when that has done all before it; a
+ * client that dies before its event would then hold the device for ever. So the event is waited for
+ * here, and the call is answered later than usual.
+ */
+static bool
+has_to_connect(const nccl_op *self)
+{
+    const tutti_coll_events *events = self->op->events;
+
+    return events != NULL && events->after != NULL &&
+           (tutti_nccl_launch_links(self) & ~self->comm->connected) != 0 &&
+           cudaEventQuery(events->after) == cudaErrorNotReady && !tutti_nccl_is_deserted(self);
+}
+
 static bool
 may_launch(nccl_op *self)
 {
@@ -197,6 +212,9 @@ may_launch(nccl_op *self)
     }
     if (self->stage == NCCL_STAGE_LAUNCH) {
         return true;
+    }
+    if (has_to_connect(self)) {
+        return false;
     }
     count = tutti_nccl_launch_entries(self);
     if (backend->entry_count > 0 && backend->entry_count + count > NCCL_ENTRIES_MAX) {
@@ -240,6 +258,7 @@ poll_line(nccl_backend *backend)
     }
     if (done) {
         tutti_nccl_line_leave(&self->place);
+        self->comm->connected |= tutti_nccl_launch_links(self);
         self->stage = NCCL_STAGE_PENDING;
         tutti_list_add(&backend->pending, &self->link);
         tutti_coll_mark_launched(self->op);

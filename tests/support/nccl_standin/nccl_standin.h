@@ -4,7 +4,9 @@
  * tutti-nccl.so of build/standin is linked with.
  *
  * As the real one, communicators that do not block: making one goes on in the background, now and
- * then a group is put into the stream only later (ncclInProgress), a rank that never comes makes
+ * then a group is put into the stream only later (ncclInProgress), the first collective of a
+ * communicator and its first send or receive only when the stream has done all before it (seen on
+ * an H200 with 2.28.9), a rank that never comes makes
  * the others wait until they abort, and one that dies is an asynchronous error, after which what is
  * in the stream stays there until the abort. Reductions are those of lib/coll/reduce, in the order
  * of ranks.
@@ -77,7 +79,8 @@ struct ncclComm {
     atomic_bool aborted;
     atomic_int refs; /* its owner, and groups under way */
     atomic_int jobs;
-    atomic_int launches; /* threads that will put a group into its stream */
+    atomic_int launches;      /* threads that will put a group into its stream */
+    atomic_bool connected[2]; /* for collectives, for pairs */
     bool used[STANDIN_FACTORS_MAX];
     double factors[STANDIN_FACTORS_MAX];
 };

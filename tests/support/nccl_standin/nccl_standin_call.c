@@ -15,6 +15,7 @@ typedef struct group {
     ncclComm_t comm;
     cudaStream_t stream;
     standin_fate fate;
+    bool connects; /* the first of its kind on its communicator */
     size_t count;
     standin_call calls[];
 } group;
@@ -69,6 +70,9 @@ launch_later(void *arg)
     ncclComm_t comm = self->comm;
 
     (void)usleep(LAZY_US);
+    if (self->connects) {
+        (void)cudaStreamSynchronize(self->stream);
+    }
     if (!put(self)) {
         atomic_store(&comm->state, ncclUnhandledCudaError);
     } else {
@@ -76,6 +80,15 @@ launch_later(void *arg)
     }
     atomic_fetch_sub(&comm->launches, 1);
     return NULL;
+}
+
+/* Collectives are connected at the first of them, pairs at the first send or receive. */
+static bool
+has_to_connect(group *self)
+{
+    const bool pair = self->calls[0].kind == STANDIN_SEND || self->calls[0].kind == STANDIN_RECV;
+
+    return self->comm->size > 1 && !atomic_exchange(&self->comm->connected[pair], true);
 }
 
 static ncclResult_t
@@ -88,7 +101,8 @@ launch(group *self)
     self->fate = standin_next_group();
     atomic_fetch_add(&comm->refs, 1);
     atomic_fetch_add(&comm->jobs, 1);
-    if (atomic_fetch_add(&count, 1) % LAZY_EVERY == 1) {
+    self->connects = has_to_connect(self);
+    if (self->connects || atomic_fetch_add(&count, 1) % LAZY_EVERY == 1) {
         atomic_store(&comm->state, ncclInProgress);
         atomic_fetch_add(&comm->launches, 1);
         if (pthread_create(&thread, NULL, launch_later, self) != 0) {

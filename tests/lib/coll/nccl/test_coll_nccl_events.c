@@ -72,6 +72,8 @@ on_launched(tutti_coll_op *op)
     }
 }
 
+static void check_group_works(void);
+
 static int
 set_up_callers(void **state)
 {
@@ -91,6 +93,15 @@ set_up_callers(void **state)
         one->events = (tutti_coll_events){one->after, one->done, &one->left};
         assert_int_equal(sem_init(&one->gate, 0, 0), 0);
     }
+    return 0;
+}
+
+/* With a communicator that has connected. */
+static int
+set_up_connected(void **state)
+{
+    (void)set_up_callers(state);
+    check_group_works();
     return 0;
 }
 
@@ -265,6 +276,29 @@ test_failure__behind_the_launch_lets_the_callers_stream_go_on(void **state)
     check_group_works();
 }
 
+/* On a communicator that has to connect first: nothing is in the stream before the event. */
+static void
+test_op__that_is_the_first_is_launched_when_the_event_has_come(void **state)
+{
+    uint32_t i;
+
+    (void)state;
+    for (i = 0; i < RANKS; i++) {
+        write_behind_gate(&self.callers[i]);
+    }
+    call_all(LONG_MS);
+    (void)usleep(20000);
+    for (i = 0; i < RANKS; i++) {
+        assert_int_equal(atomic_load(&self.callers[i].launched), 0);
+        (void)sem_post(&self.callers[i].gate);
+    }
+    for (i = 0; i < RANKS; i++) {
+        assert_int_equal(run_wait(self.callers[i].run), TUTTI_OK);
+        assert_int_equal(self.callers[i].number, 10);
+        run_free(self.callers[i].run);
+    }
+}
+
 /* ------------------------------------------------------------------------------ a stream that stands */
 
 static void
@@ -435,6 +469,21 @@ test_caller__that_left_before_the_launch_fails_the_op_and_the_device_waits_for_n
     (void)sem_post(&self.callers[0].gate);
 }
 
+static void
+test_caller__that_left_before_the_first_op_fails_the_op_and_the_device_waits_for_nothing(
+    void **state)
+{
+    (void)state;
+    write_behind_gate(&self.callers[0]);
+    call_all(LONG_MS);
+    (void)usleep(20000);
+    atomic_store(&self.callers[0].left, true);
+    check_caller_gone(0);
+    check_caller_gone(1);
+    check_group_works();
+    (void)sem_post(&self.callers[0].gate);
+}
+
 /* If the device never passes the event, ops are refused, instead of one deadline after the other;
  * if it passes it late, all is as before. */
 static void
@@ -478,9 +527,11 @@ test_caller__that_left_behind_the_launch_fails_the_op_and_those_that_the_device_
 int
 main(void)
 {
-#define PAIR(name) cmocka_unit_test_setup_teardown(name, set_up_callers, tear_down_callers)
+#define PAIR(name) cmocka_unit_test_setup_teardown(name, set_up_connected, tear_down_callers)
+#define COLD(name) cmocka_unit_test_setup_teardown(name, set_up_callers, tear_down_callers)
     const struct CMUnitTest tests[] = {
         PAIR(test_op__is_launched_behind_an_event_that_has_not_come),
+        COLD(test_op__that_is_the_first_is_launched_when_the_event_has_come),
         PAIR(test_op__that_is_refused_is_not_told_as_launched),
         PAIR(test_failure__behind_the_launch_lets_the_callers_stream_go_on),
         PAIR(test_stream__that_stands_takes_more_ops_than_fit_into_it),
@@ -489,6 +540,8 @@ main(void)
         PAIR(test_caller__that_left_and_has_recorded_is_no_failure),
         PAIR(
             test_caller__that_left_before_the_launch_fails_the_op_and_the_device_waits_for_nothing),
+        COLD(
+            test_caller__that_left_before_the_first_op_fails_the_op_and_the_device_waits_for_nothing),
         PAIR(
             test_caller__that_left_behind_the_launch_fails_the_op_and_those_that_the_device_cannot_run),
     };
