@@ -2,8 +2,9 @@
 """A kit for a machine with a GPU and none of our packages: programs, test programs and their libraries, and stubs for
 Python, in one folder. The sources (tests, bench, proto) go there by other means; run_all.py --build KIT uses both.
 
-usage: make_kit.py BUILD KIT
+usage: make_kit.py [--stand-in] BUILD KIT
 
+With --stand-in the kit is for a rehearsal: it has the stand-ins for CUDA and NCCL too, and may lack the modules for the real ones.
 libcudart, libnccl and the driver are those of that machine; run_all.py looks for them. patchelf and ldd have to be here.
 """
 
@@ -48,9 +49,19 @@ class Kit:
             return
         depth = "/".join([".."] * name.count("/")) or "."
         self.take(path, os.path.join(self.folder, name), "$ORIGIN/%s/lib:%s" % (depth, self.places))
+        self.take_libraries(path)
+
+    def take_libraries(self, path, but=()):
         for library, found in self.bundle.needed(path).items():
-            if not self.bundle.SYSTEM.match(library) and not self.bundle.CUDA.match(library):
+            if not self.bundle.SYSTEM.match(library) and not self.bundle.CUDA.match(library) and library not in but:
                 self.take(found, os.path.join(self.folder, "lib", library), "$ORIGIN")
+
+    def take_stand_in(self):
+        folder = os.path.join(self.build, "standin")
+        for name in sorted(os.listdir(folder)):
+            path = os.path.join(folder, name)
+            self.take(path, os.path.join(self.folder, "standin", name), "$ORIGIN:$ORIGIN/../lib")
+            self.take_libraries(path, but=os.listdir(folder))
 
     def take_stubs(self):
         """By the machinery of the system tests, in this build folder; then copied."""
@@ -74,14 +85,18 @@ class Kit:
 
 
 def main():
-    if len(sys.argv) != 3:
+    stand_in = sys.argv[1:2] == ["--stand-in"]
+    words = sys.argv[2:] if stand_in else sys.argv[1:]
+    if len(words) != 2:
         sys.exit(__doc__)
-    build, folder = (os.path.abspath(word) for word in sys.argv[1:])
+    build, folder = map(os.path.abspath, words)
     shutil.rmtree(folder, ignore_errors=True)
     kit = Kit(build, folder)
     for name in PROGRAMS + MODULES:
         kit.take_program(name)
-    for name in MODULES[:2]:
+    if stand_in:
+        kit.take_stand_in()
+    for name in () if stand_in else MODULES[:2]:
         if not os.path.exists(os.path.join(folder, name)):
             sys.exit("make_kit: no %s was built (CUDA's headers and nccl.h have to be here): a kit without it shows nothing" % name)
     kit.take_stubs()

@@ -52,7 +52,7 @@ def steps_of(run):
     tensor_suite = os.path.join(build, "tests", "lib", "tensor", "test_tensor_cuda")
     return [
         Step("what is here", 90, script("tests", "gpu", "look.py") + [build]),
-        Step("tensor suite", 60, [tensor_suite], {"CMOCKA_MESSAGE_OUTPUT": "TAP"}),
+        Step("tensor suite", 60, [tensor_suite], {"CMOCKA_MESSAGE_OUTPUT": "TAP", "TUTTI_STANDIN_CUDA": "leaks"}),
         # Alone, with all that NCCL says: if it does not work, this tells why.
         Step("first light", 90, conformance + ["--tap", "--backend", "nccl", "--filter", "all_reduce.sum.i64.doc", *stand_in],
              {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": os.path.join(run.out, "nccl.%p.log")}),
