@@ -151,6 +151,34 @@ void tutti_coll_group_renew(tutti_coll_group *group, uint64_t epoch);
  */
 void tutti_coll_group_resync(tutti_coll_group *group);
 
+/* A caller of this rank, which came at a time, is about to call the group for the first time. */
+typedef struct tutti_coll_pass {
+    uint64_t caller_ns; /* when it came, on tutti_clock_ns() */
+    /* Once; the engine's thread. The struct is the caller's again. */
+    void (*on_passed)(struct tutti_coll_pass *self);
+
+    /* private to lib/coll */
+    tutti_coll_item item;
+    tutti_coll_group *group;
+    uint64_t epoch;
+} tutti_coll_pass;
+
+/*
+ * May there be ops that have ended on other ranks and that this rank has not called? Any thread; a
+ * hint.
+ */
+bool tutti_coll_group_has_ends(const tutti_coll_group *group);
+
+/*
+ * Pass over ops that other ranks' callers had called, and that had ended, before this caller came:
+ * the next post gets the number behind them. Those whose time was over or whose caller went away;
+ * others (refusals) if they are older than what a program takes to start. Behind the first op
+ * that this rank has to hear of nothing is passed over. Not while ops are posted.
+ *
+ * False: the engine stops, and on_passed does not run.
+ */
+bool tutti_coll_group_pass(tutti_coll_group *group, tutti_coll_pass *pass);
+
 /*
  * Forget the group when the ops that run in it have ended. Those that not every rank has called
  * within a second fail with NOT_FOUND NO_GROUP. Nothing is posted to it any more.

@@ -408,6 +408,7 @@ tutti_agent_free(tutti_agent *agent)
     tutti_tapes_free(agent->tapes);
     agent_dump_close(agent);
     agent_leases_close(agent);
+    agent_clients_fini(&agent->clients);
     agent_share_close(agent);
     tutti_table_free(agent->table);
     agent_devices_close(agent);

@@ -20,6 +20,7 @@ SCRIPTS = [
     "test_ops.py",
     "test_native.py",
     "test_groups.py",
+    "test_runs.py",
     "test_wire_calls.py",
     "test_tracers.py",
     "test_torch.py",

@@ -340,7 +340,7 @@ class TestCollectives(ClusterCase):
             self.fails(["barrier", "--rank", "0", "-t", "2s"], "rank 1 has not called it")
         self.well("barrier")  # the others have caught up
         self.fails(["barrier", "--rank", "2", "-t", "2s"], "rank 0 has not called it")
-        self.fails(["barrier", "--rank", "0"], "rank 0 has not called it")  # the same op
+        self.fails(["barrier", "--rank", "0", "-t", "2s"], "rank 1 has not called it")  # the next op
         self.well("all-reduce", *self.files(), "-o", "out.npy")
 
     def test_status__shows_ranks_tensors_and_the_last_op(self):

@@ -43,6 +43,7 @@ step_resync(void *arg, uint32_t index, tutti_client *client, tutti_error *err)
     tutti_op_init(&op);
     op.timeout_ms = STEP_TIMEOUT_MS;
     for (; at < self->most && cli_now_ms() < until; at++) {
+        op.sequence = at + 1; /* that op, though this client came behind its end */
         (void)tutti_barrier(client, &op, NULL, NULL); /* the words of a failure that is known */
     }
     return TUTTI_OK; /* the op that comes now says what is still wrong */

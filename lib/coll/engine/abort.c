@@ -18,10 +18,12 @@
 #include <string.h>
 
 #include "base/error/fail.h"
+#include "base/os/clock.h"
 #include "base/os/log.h"
 #include "coll/engine/engine.h"
 #include "coll/engine/group.h"
 #include "coll/net/io.h"
+#include "coll/net/unexpected.h"
 #include "coll/packet/packet.h"
 #include "coll/state/events.h"
 #include "coll/state/inbox.h"
@@ -32,6 +34,7 @@
 typedef struct pending {
     tutti_map_node node;
     unsigned char key[8];
+    uint64_t came_ns;
     tutti_error err;
 } pending;
 
@@ -58,10 +61,25 @@ tutti_coll_tell(tutti_coll_group *group, uint64_t epoch, uint64_t sequence, cons
     }
 }
 
+void
+tutti_coll_count_pending_aborts(tutti_coll_group *group)
+{
+    atomic_store_explicit(&group->has_ends, group->pending_aborts.count > 0, memory_order_relaxed);
+}
+
+static void
+remove_pending_abort(tutti_coll_group *group, pending *one)
+{
+    tutti_map_remove(&group->pending_aborts, &one->node);
+    free(one);
+    tutti_coll_count_pending_aborts(group);
+}
+
 /* Bounded: a member that aborts numbers without end must not fill our memory. An abort that is
  * dropped here costs the op's deadline, no more. */
 static void
-add_pending_abort(tutti_coll_group *group, uint64_t sequence, const tutti_error *err)
+add_pending_abort(tutti_coll_group *group, uint64_t sequence, uint64_t came_ns,
+                  const tutti_error *err)
 {
     pending *one =
         group->pending_aborts.count < PENDING_ABORTS_MAX ? calloc(1, sizeof(*one)) : NULL;
@@ -73,10 +91,12 @@ add_pending_abort(tutti_coll_group *group, uint64_t sequence, const tutti_error 
         return;
     }
     one->err = *err;
+    one->came_ns = came_ns;
     one->node.key = tutti_map_key_u64(one->key, sequence);
     if (tutti_map_add(&group->pending_aborts, &one->node) != NULL) {
         free(one); /* the first word counts */
     }
+    tutti_coll_count_pending_aborts(group);
 }
 
 /*
@@ -106,14 +126,11 @@ may_part(const tutti_error *err)
  * it needs the pending abort.
  */
 static bool
-skip_op(tutti_coll_group *group, uint64_t sequence, const tutti_error *err)
+skip_number(tutti_coll_group *group, uint64_t sequence)
 {
     tutti_coll_engine *engine = group->engine;
     bool skipped = false;
 
-    if (!group->needs_resync || !may_part(err)) {
-        return false;
-    }
     (void)pthread_mutex_lock(&engine->lock);
     if (group->epoch == group->live_epoch && group->sequence < sequence) {
         group->sequence = sequence;
@@ -122,8 +139,15 @@ skip_op(tutti_coll_group *group, uint64_t sequence, const tutti_error *err)
     (void)pthread_mutex_unlock(&engine->lock);
     if (skipped) {
         group->begun = sequence;
+        tutti_coll_unpark_until(engine, &group->unexpected, group->live_epoch, sequence);
     }
     return skipped;
+}
+
+static bool
+skip_op(tutti_coll_group *group, uint64_t sequence, const tutti_error *err)
+{
+    return group->needs_resync && may_part(err) && skip_number(group, sequence);
 }
 
 /* ------------------------------------------------------------------------------ resync */
@@ -149,8 +173,7 @@ skip_pending_aborts(tutti_coll_group *group)
         if (!skip_op(group, group->begun + 1, &one->err)) {
             return;
         }
-        tutti_map_remove(&group->pending_aborts, node);
-        free(one);
+        remove_pending_abort(group, one);
     }
 }
 
@@ -221,7 +244,7 @@ tutti_coll_recv_abort(tutti_coll_group *group, const tutti_packet *packet, const
     if (node != NULL) {
         tutti_coll_op_fail(tutti_container_of(node, tutti_coll_op, by_sequence), &mine, false);
     } else if (packet->sequence > group->begun && !skip_op(group, packet->sequence, err)) {
-        add_pending_abort(group, packet->sequence, &mine);
+        add_pending_abort(group, packet->sequence, packet->came_ns, &mine);
     } else if (packet->sequence <= group->begun && may_part(err)) {
         part_group(group, packet->sequence, &mine);
         if (packet->sequence == group->resynced_by) {
@@ -273,6 +296,75 @@ tutti_coll_group_resync(tutti_coll_group *group)
     }
 }
 
+/* ------------------------------------------------------------------------------ ends of another run */
+
+/*
+ * May a caller that came behind this end go on behind the op? If the other rank's clock or caller
+ * has ended it: yes, as in a resync. Of a refusal nobody else hears, so the caller over there may
+ * go on with its next op while this rank's program still starts, and this end is then for that
+ * program; after some seconds it is of another run.
+ */
+#define PROGRAM_START_NS (10 * TUTTI_NS_PER_S)
+
+static bool
+is_of_another_run(const pending *one, uint64_t caller_ns)
+{
+    return one->came_ns + (may_part(&one->err) ? 0 : PROGRAM_START_NS) < caller_ns;
+}
+
+static void
+run_pass(tutti_coll_engine *engine, tutti_coll_item *item)
+{
+    tutti_coll_pass *self = tutti_container_of(item, tutti_coll_pass, item);
+    tutti_coll_group *group = self->group;
+    const bool live = !group->closed && self->epoch == group->live_epoch;
+    tutti_map_node *node;
+    unsigned char key[8];
+
+    (void)engine;
+    while (live && (node = tutti_map_find(&group->pending_aborts,
+                                          tutti_map_key_u64(key, group->begun + 1))) != NULL) {
+        pending *one = tutti_container_of(node, pending, node);
+
+        if (!is_of_another_run(one, self->caller_ns) || !skip_number(group, group->begun + 1)) {
+            break;
+        }
+        TUTTI_LOG("coll", INFO, "a new caller passes over the end of another run: %s",
+                  one->err.text);
+        remove_pending_abort(group, one);
+    }
+    tutti_coll_group_unref(group);
+    self->on_passed(self);
+}
+
+bool
+tutti_coll_group_has_ends(const tutti_coll_group *group)
+{
+    return atomic_load_explicit(&group->has_ends, memory_order_relaxed);
+}
+
+/* `stopping` is looked at under the lock, as in tutti_coll_group_resync. */
+bool
+tutti_coll_group_pass(tutti_coll_group *group, tutti_coll_pass *pass)
+{
+    tutti_coll_engine *engine = group->engine;
+    bool stopping;
+
+    (void)pthread_mutex_lock(&engine->lock);
+    stopping = engine->stopping;
+    if (!stopping) {
+        atomic_fetch_add(&group->refs, 1);
+        pass->item.run = run_pass;
+        pass->group = group;
+        pass->epoch = group->epoch;
+    }
+    (void)pthread_mutex_unlock(&engine->lock);
+    if (!stopping) {
+        tutti_coll_engine_push(engine, &pass->item);
+    }
+    return !stopping;
+}
+
 bool
 tutti_coll_take_pending_abort(tutti_coll_group *group, uint64_t sequence, tutti_error *ret_err)
 {
@@ -285,8 +377,7 @@ tutti_coll_take_pending_abort(tutti_coll_group *group, uint64_t sequence, tutti_
     }
     one = tutti_container_of(node, pending, node);
     *ret_err = one->err;
-    tutti_map_remove(&group->pending_aborts, node);
-    free(one);
+    remove_pending_abort(group, one);
     return true;
 }
 
@@ -296,8 +387,7 @@ tutti_coll_free_pending_aborts(tutti_coll_group *group)
     tutti_map_node *node;
 
     while ((node = tutti_map_first(&group->pending_aborts)) != NULL) {
-        tutti_map_remove(&group->pending_aborts, node);
-        free(tutti_container_of(node, pending, node));
+        remove_pending_abort(group, tutti_container_of(node, pending, node));
     }
 }
 
@@ -322,6 +412,7 @@ run_refuse(tutti_coll_engine *engine, tutti_coll_item *item)
 
     if (!group->closed && self->epoch == group->live_epoch) {
         group->begun = self->sequence;
+        tutti_coll_unpark_until(engine, &group->unexpected, self->epoch, self->sequence);
         if (!tutti_coll_take_pending_abort(group, self->sequence, &unused)) {
             tutti_error_set_op(&self->why, group->name, self->sequence, (int32_t)engine->rank);
             tutti_coll_tell(group, self->epoch, self->sequence, &self->why);
@@ -336,10 +427,14 @@ static void
 word_refusal(refusal *self)
 {
     tutti_error said = self->why;
+    char subject[48] = "";
 
-    (void)TUTTI_FAIL_FOR(&self->why, said.code, said.reason,
-                         "group %s op %" PRIu64 ": rank %" PRIu32 " was refused: %.700s",
-                         self->group->name, self->sequence, self->group->engine->rank, said.text);
+    if (strcmp(said.reason, "CALLER_GONE") != 0) { /* else the text says whose */
+        (void)snprintf(subject, sizeof(subject),
+                       "rank %" PRIu32 " was refused: ", self->group->engine->rank);
+    }
+    (void)TUTTI_FAIL_FOR(&self->why, said.code, said.reason, "group %s op %" PRIu64 ": %s%.700s",
+                         self->group->name, self->sequence, subject, said.text);
 }
 
 /* The number is taken under the lock, as that of an op is, so the refusal has its place in the

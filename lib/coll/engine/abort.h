@@ -28,6 +28,8 @@ void tutti_coll_recv_abort(tutti_coll_group *group, const tutti_packet *packet,
 /* Is this op, which begins now, over already? True: *ret_err says why, and it is forgotten. */
 bool tutti_coll_take_pending_abort(tutti_coll_group *group, uint64_t sequence,
                                    tutti_error *ret_err);
+/* The group is open: has it some? */
+void tutti_coll_count_pending_aborts(tutti_coll_group *group);
 void tutti_coll_free_pending_aborts(tutti_coll_group *group);
 
 /* A LEAVE has come: the member begins no op behind packet->sequence; err->text is its reason. Ops

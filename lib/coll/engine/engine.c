@@ -765,6 +765,9 @@ tutti_coll_arrive(void *arg, const void *header, size_t header_size, const void 
         drop_arrival(engine, &it);
         return;
     }
+    if (it.packet.kind == TUTTI_PACKET_ABORT) {
+        it.packet.came_ns = tutti_clock_ns();
+    }
     route_packet(engine, &it);
 }
 

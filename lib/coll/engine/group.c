@@ -172,6 +172,7 @@ run_open(tutti_coll_engine *engine, tutti_coll_item *item)
         }
     }
     tutti_coll_replay(engine, &mine);
+    tutti_coll_count_pending_aborts(group);
 }
 
 static tutti_coll_group *
@@ -193,6 +194,7 @@ new_group(tutti_coll_engine *engine, const uint32_t *ranks, uint32_t count)
     group->lost_rank = NO_RANK;
     group->leaver = NO_RANK;
     atomic_init(&group->refs, 1);
+    atomic_init(&group->has_ends, true);
     group->loss_timer.on_expiry = on_loss_expiry;
     group->close_timer.on_expiry = on_close_expiry;
     tutti_map_init(&group->ops);

@@ -13,6 +13,7 @@
 #include "coll/engine/post.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/error/fail.h"
@@ -292,6 +293,21 @@ typedef struct cancellation {
     tutti_error why;
 } cancellation;
 
+/* "group world op 3: the caller of rank 0 went away" */
+static void
+word_cancel(const tutti_coll_op *op, tutti_error *why)
+{
+    char number[32] = "";
+    char words[TUTTI_ERROR_TEXT_MAX];
+
+    if (op->sequence != 0) {
+        (void)snprintf(number, sizeof(number), " op %" PRIu64, op->sequence);
+    }
+    (void)snprintf(words, sizeof(words), "group %s%s: %.800s", op->group->name, number, why->text);
+    (void)snprintf(why->text, sizeof(why->text), "%s", words);
+    tutti_error_set_op(why, op->group->name, op->sequence, why->rank);
+}
+
 /* By id, since the op may be released by now, and its memory be another op. */
 static void
 run_cancel(tutti_coll_engine *engine, tutti_coll_item *item)
@@ -300,7 +316,7 @@ run_cancel(tutti_coll_engine *engine, tutti_coll_item *item)
     tutti_coll_op *op = tutti_coll_op_by_id(engine, self->id);
 
     if (op != NULL && !op->ended) {
-        tutti_error_set_op(&self->why, op->group->name, op->sequence, self->why.rank);
+        word_cancel(op, &self->why);
         tutti_coll_op_fail(op, &self->why, true);
     }
     free(self);

@@ -85,6 +85,23 @@ tutti_coll_unpark_stale(tutti_coll_engine *engine, uint32_t rank, uint64_t incar
     }
 }
 
+void
+tutti_coll_unpark_until(tutti_coll_engine *engine, tutti_list_node *where, uint64_t epoch,
+                        uint64_t sequence)
+{
+    tutti_list_node *link;
+    tutti_list_node *spare;
+
+    tutti_list_each(link, spare, where)
+    {
+        coll_unexpected *stored = tutti_container_of(link, coll_unexpected, link);
+
+        if (stored->packet.epoch == epoch && stored->packet.sequence <= sequence) {
+            tutti_coll_unpark(engine, stored);
+        }
+    }
+}
+
 /*
  * Keep a packet until somebody wants it. What a member of the job can make us keep is bounded:
  * small data by UNEXPECTED_MAX packets of TUTTI_TRANSPORT_EAGER_MAX, large data stays with its

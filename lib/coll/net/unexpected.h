@@ -33,6 +33,9 @@ void tutti_coll_unpark(tutti_coll_engine *engine, coll_unexpected *stored);
  * when the work is done.
  */
 tutti_transport_rndv *tutti_coll_take_parked(coll_unexpected *stored);
+/* Those of an epoch whose op this rank has come to, or passed, without taking them: up to `sequence`. */
+void tutti_coll_unpark_until(tutti_coll_engine *engine, tutti_list_node *where, uint64_t epoch,
+                             uint64_t sequence);
 void tutti_coll_unpark_all(tutti_coll_engine *engine, tutti_list_node *where);
 /* Forget what waits for a group that is not open here. `retract`: only the send that it ends; NULL:
  * all. Returns whether a SEND was among it. */

@@ -117,6 +117,7 @@ tutti_packet_read(const void *bytes, size_t size, tutti_packet *ret_packet)
     ret_packet->epoch = get_u64(&at);
     ret_packet->sequence = get_u64(&at);
     ret_packet->extra = get_u64(&at);
+    ret_packet->came_ns = 0;
     return true;
 }
 

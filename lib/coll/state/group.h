@@ -56,6 +56,7 @@ struct tutti_coll_group {
     tutti_map ops; /* collectives by sequence */
     /* Ends of ops that were not called here yet, by sequence. */
     tutti_map pending_aborts;
+    atomic_bool has_ends;       /* there may be some: also until it is open. Any thread reads */
     tutti_list_node unexpected; /* packets for ops not begun, or of newer epochs */
     tutti_list_node sends;      /* SEND packets nobody has received */
     tutti_list_node metas;      /* META packets whose SEND nobody has received */

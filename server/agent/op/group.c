@@ -39,6 +39,7 @@
 #include "server/agent/state/state.h"
 
 static bool is_backing_off(agent_group *group, const agent_op *op);
+static bool is_passing(agent_group *group, const agent_op *op);
 
 agent_group *
 agent_group_find(tutti_agent *agent, const char *name)
@@ -83,7 +84,7 @@ next_op(agent_group *group)
         return NULL;
     }
     op = tutti_container_of(group->queue.next, agent_op, link);
-    return op->ready && !is_backing_off(group, op) ? op : NULL;
+    return op->ready && !is_backing_off(group, op) && !is_passing(group, op) ? op : NULL;
 }
 
 /*
@@ -474,6 +475,7 @@ agent_group_known(agent_group *group, const agent_group_found *found)
     group->epoch = found->epoch;
     group->timeout_ns = found->timeout_ms * TUTTI_NS_PER_MS;
     agent_group_limit(group);
+    group->passed_ns = 0;
     TUTTI_LOG("agent", INFO, "group %s opened with %" PRIu32 " ranks", group->name, found->count);
     if (group->abort_heard && found->abort.text == NULL) {
         agent_wire_get_group(group); /* the answer may have been on its way before the abort */
@@ -736,6 +738,81 @@ agent_groups_note_lost(tutti_agent *agent, uint32_t rank)
             agent->broken = true;
         }
     }
+}
+
+/* ------------------------------------------------------------------------------ ends of other runs */
+
+/* A question to the engine. It knows the group by its name, since the group may go meanwhile. */
+typedef struct agent_pass {
+    tutti_coll_pass pass;
+    tutti_rpc_task told; /* engine -> control loop */
+    tutti_agent *agent;
+    char name[TUTTI_NAME_MAX + 1];
+} agent_pass;
+
+/* Ops in line are numbered anew; an async one whose caller was told its number before keeps the
+ * wrong one. With Backwards in line they are numbered later. */
+static void
+on_pass_told(tutti_rpc_task *task)
+{
+    agent_pass *self = tutti_container_of(task, agent_pass, told);
+    agent_group *group = agent_group_find(self->agent, self->name);
+
+    if (group != NULL && group->passing == self) {
+        group->passing = NULL;
+        group->passed_ns = self->pass.caller_ns;
+        if (group->barriers == 0) {
+            agent_group_count_again(group);
+        }
+        agent_group_dispatch(group);
+    }
+    free(self);
+}
+
+static void
+on_passed(tutti_coll_pass *pass)
+{
+    agent_pass *self = tutti_container_of(pass, agent_pass, pass);
+
+    self->told.on_run = on_pass_told;
+    tutti_rpc_loop_post(self->agent->control, &self->told);
+}
+
+static void
+begin_pass(agent_group *group, const agent_op *op)
+{
+    agent_pass *self = calloc(1, sizeof(*self));
+
+    if (self == NULL) {
+        return;
+    }
+    self->pass = (tutti_coll_pass){.caller_ns = op->came_ns, .on_passed = on_passed};
+    self->agent = group->agent;
+    memcpy(self->name, group->name, sizeof(self->name));
+    if (tutti_coll_group_pass(group->coll, &self->pass)) {
+        group->passing = self;
+    } else {
+        free(self);
+    }
+}
+
+/*
+ * Ops of this group may have ended on other ranks, by the clock or the end of a program over there,
+ * before this op's client came: they were called by another run, and the client shall not be told of
+ * them as the ends of its own first calls (docs/decisions/0049). One that asks for a number means
+ * just that op.
+ */
+static bool
+is_passing(agent_group *group, const agent_op *op)
+{
+    if (group->coll == NULL) {
+        return false;
+    }
+    if (group->passing == NULL && op->came_ns > group->passed_ns && op->options.sequence == 0 &&
+        !agent_op_is_p2p(op) && tutti_coll_group_has_ends(group->coll)) {
+        begin_pass(group, op);
+    }
+    return group->passing != NULL;
 }
 
 /* ------------------------------------------------------------------------------ epoch */

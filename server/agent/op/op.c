@@ -581,6 +581,7 @@ agent_op_start(tutti_agent *agent, tutti_rpc_call *call, agent_request *request,
         return;
     }
     op->client = client;
+    op->came_ns = agent_client_came_ns(client);
     op->group = group;
     agent_op_limit(op);
     if (agent_answers_expect(op, call, request, &op->err) != TUTTI_OK ||

@@ -39,6 +39,7 @@ on_describe(tutti_rpc_call *call, void *self)
     Tutti__V1__DescribeAgentResponse response = TUTTI__V1__DESCRIBE_AGENT_RESPONSE__INIT;
     char *addresses[TUTTI_ADDRESSES_MAX];
 
+    agent_clients_note(&agent->clients, call);
     response.job = get_diagnostics_text(agent_job(agent));
     response.joined = agent->state == AGENT_JOINED;
     response.rank = agent->rank;
@@ -191,6 +192,7 @@ on_stats(tutti_rpc_call *call, void *self)
     tutti_coll_stats coll = {0};
     wire_gpus gpus;
 
+    agent_clients_note(&agent->clients, call);
     tutti_space_stat(agent->space, &space);
     if (agent->engine != NULL) {
         tutti_coll_stat(agent->engine, &coll);

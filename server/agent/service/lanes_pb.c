@@ -9,10 +9,11 @@ agent_on_open_lane(tutti_rpc_call *call, void *self)
 {
     const Tutti__V1__OpenLaneRequest *request = tutti_rpc_call_request(call);
     Tutti__V1__OpenLaneResponse response = TUTTI__V1__OPEN_LANE_RESPONSE__INIT;
-    const tutti_agent *agent = self;
+    tutti_agent *agent = self;
     tutti_lane_offer offer;
     tutti_error err;
 
+    agent_clients_note(&agent->clients, call);
     if (tutti_lane_offers_make(agent->lanes, call, request->host_id, request->bell, &offer, &err) !=
         TUTTI_OK) {
         tutti_rpc_call_fail(call, &err);

@@ -153,16 +153,18 @@ open_lease(held *self, const Tutti__V1__LeaseRequest *request, tutti_error *err)
 static void
 on_open(tutti_rpc_call *call, void *arg)
 {
+    tutti_agent *agent = arg;
     held *self = calloc(1, sizeof(*self));
     Tutti__V1__LeaseResponse response = TUTTI__V1__LEASE_RESPONSE__INIT;
     tutti_error err;
 
+    agent_clients_note(&agent->clients, call);
     if (self == NULL) {
         (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a lease");
         tutti_rpc_call_finish(call, &err);
         return;
     }
-    *self = (held){.agent = arg, .call = call, .timer.on_expiry = on_linger_over};
+    *self = (held){.agent = agent, .call = call, .timer.on_expiry = on_linger_over};
     tutti_list_init(&self->link);
     if (open_lease(self, tutti_rpc_call_request(call), &err) != TUTTI_OK) {
         free(self);

@@ -1,7 +1,7 @@
 /*
- * How many ops each client has in flight. Control loop: both kinds of callers, ops and Backwards,
- * enter and leave there. An entry lives while its client has an op in flight, so clients that come
- * and go leave nothing behind.
+ * How many ops each client has in flight, and when it came. Control loop: both kinds of callers, ops
+ * and Backwards, enter and leave there. gRPC does not tell when a client goes (docs/decisions/0027),
+ * so entries without an op are kept in the order of their last calls, and the oldest one makes room.
  */
 #include "server/agent/state/clients.h"
 
@@ -10,20 +10,25 @@
 #include <string.h>
 
 #include "base/error/fail.h"
+#include "base/os/clock.h"
 
 #define KEY_SIZE 384  /* an identity of 255, and as much of the rest as fits */
 #define SHOWN_MAX 100 /* bytes of the user agent */
 
 struct agent_client {
     tutti_map_node node;
+    tutti_list_node link; /* of clients->idle; alone while ops > 0 */
     char key[KEY_SIZE];
     uint64_t ops;
+    uint64_t came_ns;
 };
 
 void
 agent_clients_init(agent_clients *clients, uint64_t ops_max)
 {
     tutti_map_init(&clients->by_key);
+    tutti_list_init(&clients->idle);
+    clients->idle_count = 0;
     clients->ops_max = ops_max;
 }
 
@@ -62,9 +67,36 @@ write_key(const tutti_rpc_call *call, char ret_key[KEY_SIZE])
     ret_key[used] = '\0';
 }
 
-tutti_code
-agent_client_enter(agent_clients *clients, const tutti_rpc_call *call, agent_client **ret_client,
-                   tutti_error *err)
+static void
+forget_client(agent_clients *clients, agent_client *client)
+{
+    tutti_list_remove(&client->link);
+    clients->idle_count--;
+    tutti_map_remove(&clients->by_key, &client->node);
+    free(client);
+}
+
+void
+agent_clients_fini(agent_clients *clients)
+{
+    while (!tutti_list_empty(&clients->idle)) {
+        forget_client(clients, tutti_container_of(clients->idle.next, agent_client, link));
+    }
+}
+
+static void
+rest_client(agent_clients *clients, agent_client *client)
+{
+    tutti_list_add(&clients->idle, &client->link);
+    clients->idle_count++;
+    if (clients->idle_count > AGENT_CLIENTS_IDLE) {
+        forget_client(clients, tutti_container_of(clients->idle.next, agent_client, link));
+    }
+}
+
+/* The one that made the call, in no list; NULL: no memory. */
+static agent_client *
+wake_client(agent_clients *clients, const tutti_rpc_call *call)
 {
     char key[KEY_SIZE];
     tutti_map_node *found;
@@ -72,16 +104,45 @@ agent_client_enter(agent_clients *clients, const tutti_rpc_call *call, agent_cli
 
     write_key(call, key);
     found = tutti_map_find(&clients->by_key, tutti_bytes_of(key));
-    client =
-        found == NULL ? calloc(1, sizeof(*client)) : tutti_container_of(found, agent_client, node);
+    if (found != NULL) {
+        client = tutti_container_of(found, agent_client, node);
+        if (client->ops == 0) {
+            tutti_list_remove(&client->link);
+            clients->idle_count--;
+        }
+        return client;
+    }
+    client = calloc(1, sizeof(*client));
+    if (client != NULL) {
+        memcpy(client->key, key, sizeof(key));
+        tutti_list_init(&client->link);
+        client->came_ns = tutti_clock_ns();
+        client->node.key = tutti_bytes_of(client->key);
+        (void)tutti_map_add(&clients->by_key, &client->node);
+    }
+    return client;
+}
+
+void
+agent_clients_note(agent_clients *clients, const tutti_rpc_call *call)
+{
+    agent_client *client = wake_client(clients, call);
+
+    if (client != NULL && client->ops == 0) {
+        rest_client(clients, client);
+    }
+}
+
+tutti_code
+agent_client_enter(agent_clients *clients, const tutti_rpc_call *call, agent_client **ret_client,
+                   tutti_error *err)
+{
+    agent_client *client = wake_client(clients, call);
+
     if (client == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a client");
     }
-    if (found == NULL) {
-        memcpy(client->key, key, sizeof(key));
-        client->node.key = tutti_bytes_of(client->key);
-        (void)tutti_map_add(&clients->by_key, &client->node);
-    } else if (client->ops >= clients->ops_max) {
+    if (client->ops >= clients->ops_max) {
         return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "OP_LIMIT",
                               "%" PRIu64 " ops of this client are in flight, the limit of one "
                               "client (--client-ops-max): wait for some",
@@ -100,7 +161,12 @@ agent_client_leave(agent_clients *clients, agent_client *client)
     }
     client->ops--;
     if (client->ops == 0) {
-        tutti_map_remove(&clients->by_key, &client->node);
-        free(client);
+        rest_client(clients, client);
     }
+}
+
+uint64_t
+agent_client_came_ns(const agent_client *client)
+{
+    return client->came_ns;
 }

@@ -1,29 +1,41 @@
 /*
- * Clients: how many ops each has in flight, so that no client takes the places of all. Control
- * loop.
+ * Clients: how many ops each has in flight, so that no client takes the places of all; and when each
+ * came, so that a new one does not inherit the ends of another's ops. Control loop.
  *
  * A client is told from others by what each call shows: its identity and, if its user agent is one
  * of Tutti's clients ("tutti/0.1.0 1f0c...", with a number of the process), that; else its
  * connection. On a Unix socket all foreign clients of one identity are one.
  *
+ * AGENT_CLIENTS_IDLE clients without an op in flight are remembered, those that called last.
  */
 #ifndef TUTTI_SERVER_AGENT_STATE_CLIENTS_H
 #define TUTTI_SERVER_AGENT_STATE_CLIENTS_H
 
 #include <stdint.h>
 
+#include "base/data/list.h"
 #include "base/data/map.h"
 #include "rpc/server.h"
 #include "tutti/error.h"
 
+#define AGENT_CLIENTS_IDLE 1024
+
 typedef struct agent_clients {
     tutti_map by_key;
+    tutti_list_node idle; /* those without an op in flight; who called last is the last */
+    uint32_t idle_count;
     uint64_t ops_max; /* of one client */
 } agent_clients;
 
-typedef struct agent_client agent_client; /* with an op in flight */
+typedef struct agent_client agent_client;
 
 void agent_clients_init(agent_clients *clients, uint64_t ops_max);
+
+/* When no client has an op in flight. */
+void agent_clients_fini(agent_clients *clients);
+
+/* A client shows itself by a call that is no op: it is there from now on. */
+void agent_clients_note(agent_clients *clients, const tutti_rpc_call *call);
 
 /*
  * One more op of the client that made the call.
@@ -37,5 +49,8 @@ tutti_code agent_client_enter(agent_clients *clients, const tutti_rpc_call *call
 
 /* An op of that client has ended; the client may be freed with its last one. NULL is fine. */
 void agent_client_leave(agent_clients *clients, agent_client *client);
+
+/* When it made its first call, on tutti_clock_ns(). One that was forgotten has come anew. */
+uint64_t agent_client_came_ns(const agent_client *client);
 
 #endif

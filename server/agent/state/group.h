@@ -55,6 +55,9 @@ struct agent_group {
     uint64_t timeout_ns; /* of its ops that have no time limit; 0 = --op-timeout */
     uint64_t next_epoch; /* of an elastic world: changes to that when its ops have ended, ... */
     uint64_t change_ns;  /* ... or at this time; 0 = does not change */
+    struct agent_pass
+        *passing;       /* a new client passes over the ends of others' ops; NULL = none does */
+    uint64_t passed_ns; /* clients that came until then have done so */
 };
 
 #endif

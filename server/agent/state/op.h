@@ -69,6 +69,7 @@ struct agent_op {
     uint64_t number;                       /* in the order they came to this agent */
     tutti_rpc_call *call;                  /* [ref] */
     agent_client *client;                  /* whose; NULL = of a backward pass */
+    uint64_t came_ns;                      /* when its client came; 0 = of a backward pass */
     agent_answer_fn answer;
     struct agent_kept *kept_answer; /* answers.h; NULL = none */
     tutti_lock_set lock_set;

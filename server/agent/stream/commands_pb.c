@@ -135,9 +135,11 @@ new_command(agent_stream *stream, tutti_rpc_message *received)
 static void
 on_open(tutti_rpc_call *call, void *self)
 {
-    agent_stream *stream = agent_stream_new(self, call);
+    tutti_agent *agent = self;
+    agent_stream *stream = agent_stream_new(agent, call);
     tutti_error err;
 
+    agent_clients_note(&agent->clients, call);
     if (stream == NULL) {
         (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a stream of commands");
         tutti_rpc_call_finish(call, &err);

@@ -5,7 +5,10 @@
  */
 #include "support/testing.h"
 
+#include <sched.h>
+
 #include "base/os/clock.h"
+#include "coll/state/engine.h"
 #include "support/world.h"
 
 #define LONG_MS 15000
@@ -488,6 +491,141 @@ test_doubt__lets_ranks_count_alike_until_an_op_succeeds(void **state)
     }
 }
 
+typedef struct passing {
+    tutti_coll_pass pass;
+    atomic_bool passed;
+} passing;
+
+static void
+on_passed(tutti_coll_pass *pass)
+{
+    atomic_store(&tutti_container_of(pass, passing, pass)->passed, true);
+}
+
+/* A caller of rank 1 comes now, or so much later. */
+static void
+come(world *w, uint64_t later_ns)
+{
+    passing one = {.pass = {.caller_ns = tutti_clock_ns() + later_ns, .on_passed = on_passed}};
+
+    assert_true(tutti_coll_group_pass(w->groups[1], &one.pass));
+    while (!atomic_load(&one.passed)) {
+        (void)sched_yield();
+    }
+}
+
+static void
+time_out(world *w)
+{
+    run *one = reduce_one(w, 0, 1, SHORT_MS);
+
+    assert_int_equal(run_wait(one), TUTTI_DEADLINE_EXCEEDED);
+    run_free(one);
+    hear(w, 0, 1);
+}
+
+static void
+test_caller__that_comes_is_behind_ops_whose_time_was_over(void **state)
+{
+    char last[64];
+    world w;
+
+    (void)state;
+    world_open(&w, world_transport_fake, 2);
+    come(&w, 0); /* nothing has ended */
+    time_out(&w);
+    time_out(&w);
+    assert_true(tutti_coll_group_has_ends(w.groups[1]));
+    come(&w, 0);
+    assert_false(tutti_coll_group_has_ends(w.groups[1]));
+    check_group_works(&w);
+    assert_int_equal(tutti_coll_group_last(w.groups[1], last, sizeof(last)), 3);
+    world_close(&w);
+}
+
+/* A refusal, until it is older than what a program takes to start, and all that is behind it. */
+static void
+test_caller__that_comes_hears_of_a_refusal_that_is_new(void **state)
+{
+    char last[64];
+    tutti_error why;
+    world w;
+    run *one;
+
+    (void)state;
+    (void)TUTTI_FAIL_FOR(&why, TUTTI_INVALID_ARGUMENT, "BAD_SHAPE", "dimension -1");
+    world_open(&w, world_transport_fake, 2);
+    time_out(&w);
+    assert_int_equal(tutti_coll_refuse(w.groups[0], 0, &why), 2);
+    time_out(&w);
+    come(&w, 0);
+    one = reduce_one(&w, 1, 1, LONG_MS);
+    assert_int_equal(run_wait(one), TUTTI_INVALID_ARGUMENT);
+    assert_int_equal(one->op.sequence, 2);
+    run_free(one);
+    come(&w, 0);
+    check_group_works(&w);
+    assert_int_equal(tutti_coll_refuse(w.groups[0], 0, &why), 5);
+    hear(&w, 0, 1);
+    come(&w, 9 * TUTTI_NS_PER_S);
+    assert_true(tutti_coll_group_has_ends(w.groups[1]));
+    come(&w, 11 * TUTTI_NS_PER_S);
+    check_group_works(&w);
+    assert_int_equal(tutti_coll_group_last(w.groups[1], last, sizeof(last)), 6);
+    world_close(&w);
+}
+
+/* What ended behind its coming is for it; so is an op that another caller has called here already. */
+static void
+test_caller__that_was_there_is_told_as_ever(void **state)
+{
+    const uint64_t before_ns = tutti_clock_ns();
+    world w;
+    run *one;
+    run *late;
+
+    (void)state;
+    world_open(&w, world_transport_fake, 2);
+    time_out(&w);
+    come(&w, before_ns - tutti_clock_ns());
+    one = reduce_one(&w, 1, 1, LONG_MS);
+    assert_int_equal(run_wait(one), TUTTI_DEADLINE_EXCEEDED);
+    run_free(one);
+    late = reduce_one(&w, 1, 1, LONG_MS);
+    come(&w, 0);
+    one = reduce_one(&w, 0, 1, LONG_MS);
+    assert_int_equal(run_wait(one), TUTTI_OK);
+    assert_int_equal(run_wait(late), TUTTI_OK);
+    run_free(one);
+    run_free(late);
+    check_group_works(&w);
+    world_close(&w);
+}
+
+/* Packets that came for an op which its rank then refuses, or passes over, are kept no longer. */
+static void
+test_packets__of_ops_that_are_passed_or_refused_are_dropped(void **state)
+{
+    tutti_error why;
+    world w;
+    run *one;
+
+    (void)state;
+    (void)TUTTI_FAIL_FOR(&why, TUTTI_INVALID_ARGUMENT, "BAD_SHAPE", "dimension -1");
+    world_open(&w, world_transport_fake, 2);
+    time_out(&w);
+    come(&w, 0);
+    one = reduce_one(&w, 0, 1, LONG_MS);
+    hear(&w, 0, 1);
+    assert_int_equal(w.engines[1]->unexpected_count, 1);
+    assert_int_equal(tutti_coll_refuse(w.groups[1], 0, &why), 2);
+    assert_int_equal(run_wait(one), TUTTI_INVALID_ARGUMENT);
+    check_group_works(&w);
+    assert_int_equal(w.engines[1]->unexpected_count, 0);
+    run_free(one);
+    world_close(&w);
+}
+
 /*
  * Rank 1 meets what rank 0 gave to an op that was cancelled since: it has called as many as rank 0,
  * but rank 0's next one is its second try.
@@ -821,6 +959,10 @@ main(void)
         cmocka_unit_test(test_death__is_named_to_every_rank_long_before_its_deadline),
         cmocka_unit_test(test_loss__that_only_the_coordinator_saw_ends_ops_now_and_later),
         cmocka_unit_test(test_doubt__lets_ranks_count_alike_until_an_op_succeeds),
+        cmocka_unit_test(test_caller__that_comes_is_behind_ops_whose_time_was_over),
+        cmocka_unit_test(test_caller__that_comes_hears_of_a_refusal_that_is_new),
+        cmocka_unit_test(test_caller__that_was_there_is_told_as_ever),
+        cmocka_unit_test(test_packets__of_ops_that_are_passed_or_refused_are_dropped),
         cmocka_unit_test(test_doubt__comes_back_when_the_op_that_ended_it_failed_elsewhere),
         cmocka_unit_test(test_return__of_a_rank_makes_its_groups_work_again),
         cmocka_unit_test(test_renewal__fails_what_runs_and_counts_from_one),

@@ -10,7 +10,7 @@
 static void
 test_packet__survives_its_bytes(void **state)
 {
-    const tutti_packet packet = {TUTTI_PACKET_SEND, 7, 8, 9, 1ULL << 63, 2, 3, 4, 5, UINT64_MAX};
+    const tutti_packet packet = {TUTTI_PACKET_SEND, 7, 8, 9, 1ULL << 63, 2, 3, 4, 5, UINT64_MAX, 0};
     unsigned char bytes[TUTTI_PACKET_BYTES];
     tutti_packet back = {0};
     size_t i;

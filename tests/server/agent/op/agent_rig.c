@@ -240,8 +240,9 @@ close_agent(tutti_agent *agent)
     assert_true(tutti_list_empty(&agent->syncs));
     assert_true(tutti_list_empty(&agent->backwards));
     assert_true(tutti_list_empty(&agent->coordinator_requests));
-    assert_int_equal(agent->clients.by_key.count, 0);
+    assert_int_equal(agent->clients.by_key.count, agent->clients.idle_count);
     agent_groups_free(agent);
+    agent_clients_fini(&agent->clients);
     agent_works_close(agent);
     agent_answers_fini(agent);
     tutti_tapes_free(agent->tapes);

@@ -3,6 +3,9 @@
  * them; who is in a group is learnt from the coordinator, and changes when the coordinator says so.
  * Method: agents of one process; the test is their callers, their coordinator and their clock.
  */
+#include <sched.h>
+
+#include "base/os/clock.h"
 #include "server/agent/op/agent_rig.h"
 #include "server/agent/op/deadline.h"
 #include "server/agent/op/group.h"
@@ -392,16 +395,101 @@ static void
 test_op__that_runs_fails_for_all_when_a_caller_goes(void **state)
 {
     agent_rig *rig = *state;
-    rig_call *gone = begin_barrier(rig, 1, "");
+    rig_call *gone;
     rig_call *call;
 
+    run_barriers(rig, 0, "", 1); /* rank 0's client is there */
+    gone = begin_barrier(rig, 1, "");
     (void)agent_rig_run(rig);
     fake_call_cancel(&gone->call, false);
     agent_rig_end_failed(rig, gone, TUTTI_CANCELLED, "CALLER_GONE");
     call = begin_barrier(rig, 0, "");
     agent_rig_end_failed(rig, call, TUTTI_CANCELLED, "CALLER_GONE");
     assert_int_equal(call->call.err.rank, 1);
-    run_barriers(rig, 0, "", 2);
+    assert_string_equal(call->call.err.text, "group world op 2: the caller of rank 1 went away");
+    run_barriers(rig, 0, "", 3);
+}
+
+static rig_call *
+begin_barrier_of(agent_rig *rig, uint32_t rank, const char *program)
+{
+    const agent_request request = rig_request(TUTTI_COLL_BARRIER, NULL);
+    rig_call *call = agent_rig_call(rig, rank);
+
+    call->call.user_agent = program;
+    agent_rig_make(rig, rank, call, &request);
+    return call;
+}
+
+/* Rank 0 has heard of an op that ended on rank 1. */
+static void
+wait_told(agent_rig *rig)
+{
+    const agent_group *group = agent_group_find(rig->agents[0], "world");
+    const uint64_t until = tutti_clock_ns() + 60 * TUTTI_NS_PER_S;
+
+    while (!tutti_coll_group_has_ends(group->coll)) {
+        assert_true(tutti_clock_ns() < until);
+        (void)sched_yield();
+    }
+}
+
+static void
+test_op__of_a_new_client_is_behind_what_ended_before_it_came(void **state)
+{
+    static const char *const programs[] = {"tutti/0.1 a", "tutti/0.1 b"};
+    agent_rig *rig = *state;
+    rig_call *gone;
+    rig_call *calls[3];
+    uint64_t round;
+    size_t i;
+
+    run_barriers(rig, 0, "", 1);
+    for (round = 0; round < 2; round++) {
+        gone = begin_barrier_of(rig, 1, programs[round]);
+        (void)agent_rig_run(rig);
+        fake_call_cancel(&gone->call, false);
+        agent_rig_end_failed(rig, gone, TUTTI_CANCELLED, "CALLER_GONE");
+        wait_told(rig);
+        for (i = 0; i < 2; i++) {
+            calls[i] = begin_barrier_of(rig, 0, programs[round]);
+        }
+        calls[2] = begin_barrier(rig, 1, "");
+        agent_rig_end_well(rig, calls[0]);
+        assert_int_equal(calls[0]->result.sequence, 3 * round + 3);
+        agent_rig_end_well(rig, calls[2]);
+        agent_rig_end_well(rig, begin_barrier(rig, 1, ""));
+        agent_rig_end_well(rig, calls[1]);
+    }
+    run_barriers(rig, 0, "", 8);
+}
+
+/* It would keep the memory of each program for ever. */
+static void
+test_clients__are_forgotten_when_many_came_behind_them(void **state)
+{
+    const agent_request request = rig_request(TUTTI_COLL_BARRIER, NULL);
+    char program[32];
+    agent_rig *rig = *state;
+    agent_clients *clients = &rig->agents[0]->clients;
+    const uint32_t seen = clients->idle_count;
+    rig_call *call = agent_rig_call(rig, 0);
+    int i;
+
+    call->call.user_agent = program;
+    for (i = 0; i < AGENT_CLIENTS_IDLE + 10; i++) {
+        (void)snprintf(program, sizeof(program), "tutti/0.1 %d", i);
+        agent_clients_note(clients, &call->call);
+        agent_clients_note(clients, &call->call);
+        if (i == 0) {
+            assert_int_equal(clients->idle_count, seen + 1);
+        }
+    }
+    assert_int_equal(clients->idle_count, AGENT_CLIENTS_IDLE);
+    agent_rig_make(rig, 0, call, &request);
+    assert_int_equal(clients->idle_count, AGENT_CLIENTS_IDLE - 1);
+    agent_rig_end_well(rig, begin_barrier(rig, 1, ""));
+    agent_rig_end_well(rig, call);
 }
 
 /* The answer has not reached anybody, so nobody can name the result. */
@@ -856,6 +944,8 @@ main(void)
         WITH_TWO(test_op__times_out_when_a_rank_does_not_call),
         WITH_TWO(test_op__of_a_caller_who_is_gone_is_refused_when_its_turn_comes),
         WITH_TWO(test_op__that_runs_fails_for_all_when_a_caller_goes),
+        WITH_TWO(test_op__of_a_new_client_is_behind_what_ended_before_it_came),
+        WITH_TWO(test_clients__are_forgotten_when_many_came_behind_them),
         WITH_TWO(test_op__drops_a_result_whose_caller_went_before_the_answer),
         WITH_TWO(test_op__is_refused_above_the_limit_of_all),
         WITH_TWO(test_op__is_refused_above_the_limit_of_one_client),
