@@ -10,6 +10,7 @@ typedef struct client_inline {
     const tutti_spec *spec; /* of what is given */
     bool gives;             /* this rank's input is `data` */
     bool takes;             /* the result goes to `result` */
+    bool expects;           /* the agent cannot tell by `spec` whether it fits there: it is told */
     const void *data;
     uint64_t bytes;
     void *result;
@@ -20,6 +21,17 @@ typedef struct client_inline {
     client_request_hook
         *request_hook; /* the request goes there and is not answered; NULL = nowhere */
 } client_inline;
+
+/* What fits into `result`: the agent compares dtype and number of elements. */
+static inline tutti_spec
+client_inline_room(const client_inline *memory)
+{
+    const tutti_dtype dtype = memory->spec->dtype;
+
+    return (tutti_spec){.dtype = dtype,
+                        .dim_count = 1,
+                        .dims = {(int64_t)(memory->result_bytes / tutti_dtype_bytes(dtype))}};
+}
 
 typedef tutti_code (*client_op_fn)(tutti_client *client, const tutti_op *op,
                                    const client_inline *memory, tutti_op_result *ret_result,

@@ -128,7 +128,7 @@ client_wire_recv(tutti_client *client, const tutti_op *op, const client_inline *
     wire_op wire;
     tutti_code code;
 
-    client_write_op(op, NULL, &wire);
+    client_write_op(op, memory, &wire);
     request.group = wire.group;
     request.output = wire.output;
     request.options = &wire.options;

@@ -99,7 +99,12 @@ client_take_memory(client_inline *memory, tutti_error *err)
 {
     memory->gives = memory->data != NULL;
     memory->takes = memory->result != NULL;
-    return memory->gives ? tutti_spec_size(memory->spec, NULL, &memory->bytes, err) : TUTTI_OK;
+    if (memory->gives) {
+        TUTTI_TRY(tutti_spec_size(memory->spec, NULL, &memory->bytes, err));
+    }
+    memory->expects = memory->takes && tutti_dtype_bytes(memory->spec->dtype) > 0 &&
+                      !(memory->gives && memory->bytes == memory->result_bytes);
+    return TUTTI_OK;
 }
 
 static tutti_code

@@ -55,6 +55,7 @@ fits_inline(uint64_t bytes)
 static tutti_code
 run_inline(data_op *self)
 {
+    self->memory.expects = self->memory.takes && !(self->memory.gives && self->keeps_size);
     return self->wire(self->client, &self->op, &self->memory, &self->result, self->err);
 }
 
@@ -86,12 +87,7 @@ upload_op_data(data_op *self, const char *name)
 static tutti_code
 create_result(data_op *self, const char *name)
 {
-    const tutti_dtype dtype = self->memory.spec->dtype;
-    const tutti_spec spec = {
-        .dtype = dtype,
-        .dim_count = 1,
-        .dims = {(int64_t)(self->memory.result_bytes / tutti_dtype_bytes(dtype))},
-    };
+    const tutti_spec spec = client_inline_room(&self->memory);
     tutti_handle handle;
 
     return tutti_tensor_create(self->client, &spec, name, &handle, self->err);

@@ -32,6 +32,14 @@ client_write_op(const tutti_op *op, const client_inline *memory, wire_op *ret)
     ret->options.token = op->token;
     ret->options.after_event = op->after_event;
     ret->options.done_event = op->done_event;
+    if (memory != NULL && memory->expects) {
+        const tutti_spec room = client_inline_room(memory);
+
+        client_write_spec(&room, &ret->expect);
+        ret->expects[0] = &ret->expect.message;
+        ret->options.expect = ret->expects;
+        ret->options.n_expect = 1;
+    }
     ret->group = client_write_text(op->group);
     ret->output = client_write_text(op->output);
     ret->memory = NULL;

@@ -15,6 +15,8 @@ typedef struct wire_op {
     Tutti__V1__OpOptions options;
     Tutti__V1__TensorArg input;
     wire_spec spec;
+    wire_spec expect;
+    Tutti__V1__TensorSpec *expects[1]; /* points to it */
     char *group;
     char *output;
     bool has_input;

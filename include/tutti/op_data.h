@@ -67,10 +67,8 @@ extern "C" {
  *
  * TUTTI_INVALID_ARGUMENT     BAD_DTYPE, BAD_SHAPE: of `spec`. SIZE_MISMATCH: result_bytes is no
  *                            multiple of the dtype's bytes
- *                            SIZE_MISMATCH, DTYPE_MISMATCH: the result, of small data, is not what
- *                            `spec` and result_bytes say; the op has succeeded on the other ranks
- *                            OUT_SHAPE, SHAPE_MISMATCH, INLINE_LIMIT: the result, of large data, is
- *                            not what they say: all ranks fail
+ *                            OUT_SHAPE, SHAPE_MISMATCH, DTYPE_MISMATCH, INLINE_LIMIT: the result is
+ *                            not what `spec` and result_bytes say: all ranks fail, before data moves
  * TUTTI_FAILED_PRECONDITION  NO_AGENT: the client was connected without an agent
  *
  * If an argument is bad or an upload fails, the function still calls the op, with a tensor that is

@@ -164,7 +164,7 @@ typedef struct tutti_pipeline_data {
     void *result;
     /*
      * Bytes of `result`: exactly those of the op's result, at most 3 MiB. Another size fails the
-     * call with SIZE_MISMATCH. Not looked at where result is NULL.
+     * op on all ranks with OUT_SHAPE. Not looked at where result is NULL.
      */
     uint64_t result_bytes;
 } tutti_pipeline_data;
@@ -245,8 +245,8 @@ typedef struct tutti_pipeline_result {
      * would return, or one of
      *
      *   FAILED_PRECONDITION  SKIPPED: an earlier call failed, and stop_on_error is set
-     *   INVALID_ARGUMENT     SIZE_MISMATCH, DTYPE_MISMATCH: the result is not what the caller's
-     *                        memory is for; nothing was written there
+     *   INVALID_ARGUMENT     OUT_SHAPE, DTYPE_MISMATCH: the result is not what the caller's memory is
+     *                        for: the op has failed on all ranks; SIZE_MISMATCH, of a get
      */
     tutti_error error;
     /* Of an op that succeeded (tutti_op_result); of put and get `output` alone; else zeros. */

@@ -88,8 +88,8 @@ typedef struct tutti_queue_completion {
      *   CANCELLED         CALLER_GONE: by tutti_queue_cancel; QUEUE_SHUT: by tutti_queue_shutdown or
      *                     close. The op may have been done or not
      *   UNAVAILABLE, ...  the stream to the agent broke, and how. The op may have been done or not
-     *   INVALID_ARGUMENT  SIZE_MISMATCH, DTYPE_MISMATCH: the result is not what the caller's memory
-     *                     is for; nothing was written there
+     *   INVALID_ARGUMENT  OUT_SHAPE, DTYPE_MISMATCH: the result is not what the caller's memory is
+     *                     for: the op has failed on all ranks
      */
     tutti_error error;
     /* Of an op that succeeded: handle, sequence, elapsed_us, the source of a recv; else zeros. */

@@ -21,6 +21,7 @@ SCRIPTS = [
     "test_native.py",
     "test_groups.py",
     "test_runs.py",
+    "test_outs.py",
     "test_wire_calls.py",
     "test_tracers.py",
     "test_torch.py",

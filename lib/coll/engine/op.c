@@ -284,6 +284,22 @@ learn_result(tutti_coll_op *op, tutti_error *err)
     return op->on_spec(op, &spec, err);
 }
 
+/* What this rank alone has found: all are told whose it is. */
+static tutti_code
+word_own(const tutti_coll_op *op, tutti_code code, tutti_error *err)
+{
+    tutti_error said;
+
+    if (code != TUTTI_OK && err->group[0] == '\0') {
+        said = *err;
+        (void)TUTTI_FAIL_FOR(err, said.code, said.reason,
+                             "group %s op %" PRIu64 ": rank %" PRIu32 ": %.800s", op->group->name,
+                             op->sequence, op->group->engine->rank, said.text);
+        tutti_error_set_op(err, op->group->name, op->sequence, (int32_t)op->group->engine->rank);
+    }
+    return code;
+}
+
 /*
  * All signatures are here. The calls fit, or every rank finds the same error. From now on args.spec
  * is the root's where the op is from a root.
@@ -317,7 +333,7 @@ finish_round(tutti_coll_op *op, outcome *ret, tutti_error *err)
     }
     op->round = 0;
     op->phase = op->announces != 0 ? PHASE_ANNOUNCE : open ? PHASE_CONFIRM : PHASE_START;
-    return op->announces != 0 ? TUTTI_OK : learn_result(op, err);
+    return op->announces != 0 ? TUTTI_OK : word_own(op, learn_result(op, err), err);
 }
 
 /*
@@ -343,7 +359,7 @@ announce_failure(tutti_coll_op *op, tutti_error *err)
     }
     op->phase = PHASE_CONFIRM;
     op->round = 0;
-    return code;
+    return word_own(op, code, err);
 }
 
 /*

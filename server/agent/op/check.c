@@ -34,6 +34,24 @@ agent_check_output(const tutti_spec *output, const tutti_spec *result, tutti_err
     return TUTTI_OK;
 }
 
+tutti_code
+agent_check_expected(const tutti_spec *expects, uint32_t expect_count, const tutti_spec *results,
+                     uint32_t count, tutti_error *err)
+{
+    uint32_t i;
+
+    if (expect_count != 0 && expect_count != count) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "LIST_SIZE",
+                              "%" PRIu32 " arrays for %" PRIu32
+                              " results, need one for each result",
+                              expect_count, count);
+    }
+    for (i = 0; i < expect_count; i++) {
+        TUTTI_TRY(agent_check_output(&expects[i], &results[i], err));
+    }
+    return TUTTI_OK;
+}
+
 static bool
 has_axis(tutti_coll_kind kind)
 {

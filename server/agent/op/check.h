@@ -9,6 +9,10 @@
 /* Can the output hold the result? Same dtype and element count; dimensions may differ.
  * DTYPE_MISMATCH, OUT_SHAPE */
 tutti_code agent_check_output(const tutti_spec *output, const tutti_spec *result, tutti_error *err);
+/* The same of all results of an op, where the caller has said what they must be: expect_count of 0 =
+ * anything. LIST_SIZE, too */
+tutti_code agent_check_expected(const tutti_spec *expects, uint32_t expect_count,
+                                const tutti_spec *results, uint32_t count, tutti_error *err);
 /* Does a result of that many bytes fit into a message? INLINE_LIMIT */
 tutti_code agent_check_inline(uint64_t bytes, tutti_error *err);
 

@@ -75,6 +75,21 @@ keep_lists(agent_op *op, const tutti_coll_args *args)
 }
 
 static bool
+keep_expected(agent_op *op, const agent_request *request)
+{
+    if (request->expects == NULL) {
+        return true;
+    }
+    op->expects = calloc(request->expect_count, sizeof(*op->expects));
+    if (op->expects == NULL) {
+        return false;
+    }
+    memcpy(op->expects, request->expects, request->expect_count * sizeof(*op->expects));
+    op->expect_count = (uint32_t)request->expect_count;
+    return true;
+}
+
+static bool
 keep_meta_given(agent_op *op, const tutti_coll_args *args)
 {
     if (args->meta.size == 0) {
@@ -97,6 +112,7 @@ free_op(agent_op *op)
         free(op->to);
         free(op->splits);
         free(op->meta);
+        free(op->expects);
         free(op);
     }
 }
@@ -111,7 +127,8 @@ agent_op_new(tutti_agent *agent, tutti_rpc_call *call, const agent_request *requ
 {
     agent_op *op = calloc(1, sizeof(*op));
 
-    if (op == NULL || !keep_lists(op, &request->args) || !keep_meta_given(op, &request->args)) {
+    if (op == NULL || !keep_lists(op, &request->args) || !keep_meta_given(op, &request->args) ||
+        !keep_expected(op, request)) {
         free_op(op);
         return NULL;
     }

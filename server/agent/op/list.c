@@ -507,6 +507,7 @@ place_list(agent_op *op, const tutti_spec *specs, uint32_t count, tutti_error *e
     uint32_t i;
     tutti_code code;
 
+    TUTTI_TRY(agent_check_expected(op->expects, op->expect_count, specs, count, err));
     if (list->given_count > 0 && list->given_count != count) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "LIST_SIZE",
                               "%" PRIu32 " outputs for %" PRIu32
@@ -547,6 +548,7 @@ place_of_root(agent_op *op, const tutti_spec *specs, uint32_t count, tutti_error
     if (op->op.args.kind != TUTTI_COLL_BROADCAST || list->given_count > 0 || op->out_inline) {
         return place_list(op, specs, count, err);
     }
+    TUTTI_TRY(agent_check_expected(op->expects, op->expect_count, specs, count, err));
     list->out = calloc((size_t)count + 1, sizeof(*list->out));
     if (list->out == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,

@@ -149,6 +149,7 @@ release_op(agent_op *op)
     free(op->to);
     free(op->splits);
     free(op->kept);
+    free(op->expects);
     op->meta = NULL;
     agent_op_move(op, AGENT_OP_OVER);
 }

@@ -72,6 +72,7 @@ on_spec(tutti_coll_op *engine_op, const tutti_spec *spec, tutti_error *err)
 {
     agent_op *op = tutti_container_of(engine_op, agent_op, op);
 
+    TUTTI_TRY(agent_check_expected(op->expects, op->expect_count, spec, 1, err));
     if (op->op.output == NULL) {
         return make_output(op, spec, err);
     }
@@ -200,6 +201,7 @@ take_output(agent_op *op, const tutti_spec *result, tutti_error *err)
 {
     tutti_tensor *tensor;
 
+    TUTTI_TRY(agent_check_expected(op->expects, op->expect_count, result, 1, err));
     if (op->out_is_new || op->out_inline) {
         return make_output(op, result, err);
     }

@@ -103,6 +103,7 @@ on_barrier(tutti_rpc_call *call, void *self)
     request.args.monitored = message->monitored;
     agent_read_options(message->options, &request);
     agent_op_start(self, call, &request, answer_barrier);
+    agent_request_fini(&request);
 }
 
 /* ------------------------------------------------------------------------------ Send, Recv */
@@ -173,6 +174,7 @@ on_send(tutti_rpc_call *call, void *self)
     agent_read_options(message->options, &request);
     request.options.tell_refusal = message->tell_refusal != 0;
     agent_op_start(self, call, &request, answer_send);
+    agent_request_fini(&request);
 }
 
 static void
@@ -239,6 +241,7 @@ on_recv(tutti_rpc_call *call, void *self)
     agent_read_options(message->options, &request);
     request.options.tell_refusal = message->tell_refusal != 0;
     agent_op_start(self, call, &request, answer_recv);
+    agent_request_fini(&request);
 }
 
 /* ------------------------------------------------------------------------------ the service */

@@ -58,10 +58,48 @@ agent_need_input(agent_request *request)
     }
 }
 
+#define REFUSAL_MAX 255
+
+static void
+read_expected_results(const Tutti__V1__OpOptions *options, agent_request *request)
+{
+    tutti_error err;
+    size_t i;
+
+    if (options->n_expect == 0) {
+        return;
+    }
+    request->expects = calloc(options->n_expect, sizeof(*request->expects));
+    if (request->expects == NULL) {
+        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu specs",
+                         options->n_expect);
+        agent_request_refuse(request, &err);
+        return;
+    }
+    request->expect_count = options->n_expect;
+    for (i = 0; i < options->n_expect; i++) {
+        if (agent_read_spec(options->expect[i], &request->expects[i], &err) != TUTTI_OK) {
+            agent_request_refuse(request, &err);
+        }
+    }
+}
+
+/* The caller's own word comes before what is found here: a call that it gives up need not be whole. */
+static void
+read_refusal(const char *why, agent_request *request)
+{
+    if (why[0] != '\0') {
+        (void)TUTTI_FAIL_FOR(&request->refused, TUTTI_INVALID_ARGUMENT, "BAD_OUT", "%.*s",
+                             REFUSAL_MAX, why);
+    }
+}
+
 void
 agent_read_options(const Tutti__V1__OpOptions *options, agent_request *request)
 {
     if (options != NULL) {
+        read_refusal(options->refusal, request);
+        read_expected_results(options, request);
         request->options.async = options->async;
         request->options.timeout_ms = options->timeout_ms;
         request->options.sequence = options->sequence;
@@ -272,6 +310,8 @@ agent_request_fini(agent_request *request)
 {
     free(request->inputs);
     request->inputs = NULL;
+    free(request->expects);
+    request->expects = NULL;
 }
 
 /* One result out, with the memory it points to. */

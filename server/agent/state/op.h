@@ -93,6 +93,8 @@ struct agent_op {
     tutti_spec flat;                  /* args.flat points here */
     int64_t *splits;                  /* [owned] those of args point here */
     uint32_t *to;                     /* [owned] args.to points here */
+    tutti_spec *expects;              /* [owned] what the results must be */
+    uint32_t expect_count;            /* 0 = anything */
     char trace[TUTTI_RPC_TRACE_SIZE]; /* the caller's; "" = none */
     agent_op_state state;             /* control loop */
     bool ready;                       /* the lock set is granted; control loop */

@@ -89,7 +89,9 @@ typedef struct agent_request {
     size_t output_count;
     char *const *outputs; /* handles */
     size_t axis_count;
-    const int32_t *axes;  /* one for each input, or none: `axis` */
+    const int32_t *axes; /* one for each input, or none: `axis` */
+    tutti_spec *expects; /* [owned] see agent_request_fini: what the results must be */
+    size_t expect_count;
     char *const *tracers; /* names: record the op on these */
     size_t tracer_count;
     tutti_error refused; /* code not OK: what the wire file has found wrong already */

@@ -7,12 +7,13 @@ uint8, and `dtype="BF16"` says on the way in what such bits are.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import _wire
-from .errors import invalid, lost
+from .errors import TuttiError, invalid, lost
 
 ml_dtypes: Any
 try:
@@ -200,6 +201,45 @@ def to_torch(array: Any, name: str, like: Any = None) -> Any:
 def like(array: Any, name: str, given: Any) -> Any:
     """The array in the kind that the caller gave: a torch tensor for a torch tensor."""
     return to_torch(array, name, given) if is_torch(given) else array
+
+
+def _name_of_torch(dtype: Any) -> str:
+    word = str(dtype).rpartition(".")[2]
+    return "BF16" if word == "bfloat16" else name_of(word)
+
+
+def _fault_of(out: Any, is_one: bool) -> str | None:
+    """Why a result cannot be written to this array; None: it can."""
+    what = "out" if is_one else "an array of out"
+    if is_torch(out):
+        import torch
+
+        if out.requires_grad and out.is_leaf and torch.is_grad_enabled():
+            return what + " is a leaf of autograd that requires grad: use torch.no_grad()"
+        if out.device.type == "meta" or any(n > 1 and not step for n, step in zip(out.shape, out.stride())):
+            return what + " has no memory of its own for each element"
+    elif not isinstance(out, np.ndarray):
+        return what + " is a %s: give a NumPy array, a torch tensor, or a Tensor" % type(out).__name__[:60]
+    elif not out.flags.writeable:
+        return what + " is read-only"
+    try:
+        _name_of_torch(out.dtype) if is_torch(out) else name_of(out.dtype)
+    except TuttiError as error:
+        return what + ": " + error.text[:180]
+    return None
+
+
+def fault_of(outs: Sequence[Any]) -> str | None:
+    """Why results cannot be written to these arrays, whatever they are; None: they can."""
+    faults = (_fault_of(one, len(outs) == 1) for one in outs)
+    return next((fault for fault in faults if fault is not None), None)
+
+
+def expected(out: Any, name: str | None) -> Any:
+    """The TensorSpec of a result for this array. name: of the input's dtype, for bits that look alike."""
+    own = _name_of_torch(out.dtype) if is_torch(out) else name_of(out.dtype)
+    alike = name in _FOREIGN and ml_dtypes is None and np.dtype(_FOREIGN[name][1]) == _DTYPES[own]
+    return spec(name if alike and name else own, out.shape)
 
 
 def copy_into(out: Any, array: Any, name: str) -> Any:

@@ -106,6 +106,32 @@ async def begin(agent: "Agent", method: str, how: How, many: bool = False, **fie
     return Call(agent, method, request, how, many, pipeline=pipeline)
 
 
+def _say_outs(call: Call, name: str | None = None) -> bool:
+    """Tell the agent which results the arrays of `out` can take, so that all ranks hear it if they cannot
+    take what comes. False: they can take nothing, and the call is to be refused on all ranks.
+
+    name  of the dtype that goes in, or must come
+    """
+    out = call.how.out
+    if not is_array(out):
+        return True
+    outs = list(out) if is_list(out) else [out]
+    mixed = any(_is_handle(one) for one in outs)
+    fault = "out is a list of tensors and arrays: give only one kind" if mixed else dtypes.fault_of(outs)
+    if fault is None:
+        call.request.options.expect.extend([dtypes.expected(one, name) for one in outs])
+        return True
+    call.request.options.refusal = fault
+    if _has(call.request, "tell_refusal"):
+        call.request.tell_refusal = True
+    return False
+
+
+async def _refuse(call: Call) -> Any:
+    """The call takes its place among the group's ops, and fails there with its refusal on all ranks."""
+    return await answer(call, call.request, lambda said: None)
+
+
 async def send(call: Call, request: Any) -> Any:
     """Send the request; gives the response. Without a timeout the agent's --op-timeout applies."""
     timeout = None if call.how.timeout is None else call.how.timeout + DEADLINE_SLACK
@@ -301,14 +327,18 @@ async def run(call: Call, x: Any, grow: int | None = 1) -> Any:
     if is_list(x) and any(_is_handle(one) for one in x):
         raise errors.invalid("UNEXPECTED_INPUT", "a list of tensors and arrays: give only one kind")
     datas = [dtypes.data_of(one) for one in (x if is_list(x) else [x])]
+    if not _say_outs(call, datas[0].name if datas else None):
+        return await _refuse(call)
     size = sum(data.payload.nbytes for data in datas)
     if call.how.async_ or grow is None or size * grow > INLINE_BYTES_MAX:
         return await _through_agent(call, x, datas)
     return await _inline(call, x, datas)
 
 
-async def receive(call: Call, given: Any = None, as_array: bool = False) -> Any:
+async def receive(call: Call, given: Any = None, as_array: bool = False, name: str | None = None) -> Any:
     """Run an op whose request is complete; the results are of the kind of `given`, or of `out`."""
+    if not _say_outs(call, name):
+        return await _refuse(call)
     if not (as_array or given is not None or is_array(call.how.out)):
         return await _with_handles(call)
     _needs_no_pipeline(call)
@@ -317,5 +347,7 @@ async def receive(call: Call, given: Any = None, as_array: bool = False) -> Any:
 
 async def receive_inline(call: Call, given: Any) -> Any:
     """As receive(), for small results: their bytes come with the response."""
+    if not _say_outs(call):
+        return await _refuse(call)
     call.request.inline_result = True
     return await answer(call, call.request, lambda said: _from_payload(call, said, given))

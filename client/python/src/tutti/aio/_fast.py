@@ -32,6 +32,7 @@ from ._engine import STAGE_BYTES, Engine
 from ._groups import Group
 from ._tensor import INLINE_BYTES_MAX, Tensor
 from ._waits import Lock, in_thread
+from ._work import as_ms
 
 if TYPE_CHECKING:
     from ._agent import Agent
@@ -322,7 +323,7 @@ class Fast:
             group or "",
             reduce,
             1.0 if number is None else number,
-            0 if timeout is None else max(1, int(timeout * 1000)),
+            as_ms(timeout),
             how.sequence,
             how.step,
             how.token,

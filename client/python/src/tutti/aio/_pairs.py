@@ -166,4 +166,4 @@ class Pairs:
         as_array = not keep and out is None
         if as_array and kind is not None and not device and not async_ and kind.nbytes <= INLINE_BYTES_MAX:
             return cast(Received, await receive_inline(call, None))
-        return cast("Received | Work", await receive(call, None, as_array))
+        return cast("Received | Work", await receive(call, None, as_array, kind and kind.name))

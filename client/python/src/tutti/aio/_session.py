@@ -18,6 +18,7 @@ from ._groups import backend_name
 from ._register import DModule, DPackedFunc, DRef, register_of
 from ._tensor import Tensor
 from ._view import View
+from ._work import as_ms
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -259,7 +260,7 @@ class Session:
         if workers:
             fields["workers"] = list(workers)
         if timeout is not None:
-            fields["timeout_ms"] = max(1, int(timeout * 1000))
+            fields["timeout_ms"] = as_ms(timeout)
         return await self._make("call", **fields)
 
     async def import_python_module(self, module_name: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from .. import _wire, dtypes, errors
@@ -14,9 +15,16 @@ if TYPE_CHECKING:
     from ._types import NumpyArray, Result
 
 
+MS_MAX = 2**32 - 1  # 49 days
+
+
 def as_ms(timeout: float | None) -> int:
     """A timeout in milliseconds, as the wire has it; 0 = no timeout."""
-    return 0 if timeout is None else max(1, int(timeout * 1000))
+    if timeout is None:
+        return 0
+    if not isinstance(timeout, numbers.Real) or not timeout >= 0:  # nan, too
+        raise errors.invalid("BAD_TIMEOUT", "timeout is %.60r, need a number of seconds, 0 or more" % (timeout,))
+    return max(1, int(min(timeout * 1000, MS_MAX)))
 
 
 class Received(NamedTuple):
