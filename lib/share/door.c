@@ -23,8 +23,11 @@
 /* ------------------------------------------------------------------------------ the end of a guest
  */
 
-/* The socket is closed under the lock, since tutti_share_revoke sends on it under the lock. on_over
- * runs after it. */
+/*
+ * Behind the lock nobody finds the socket any more: tutti_share_revoke finds a guest by its offer, under the lock. It
+ * is closed outside of it: what is in it unread goes with it, and may be a descriptor whose close waits for its
+ * sender (tutti_local_refuse_descriptors). That holds up this thread, and nobody who wants the lock. on_over runs after it.
+ */
 void
 tutti_share_end_guest(tutti_share *self, share_guest *guest)
 {
@@ -38,10 +41,10 @@ tutti_share_end_guest(tutti_share *self, share_guest *guest)
     } else {
         self->stranger_count--;
     }
+    tutti_share_unlock(self);
     /* A forked child may hold the socket, too: closing ours alone would leave it in the poller. */
     (void)epoll_ctl(self->poller, EPOLL_CTL_DEL, guest->socket, NULL);
     (void)close(guest->socket); /* nobody sends to it any more */
-    tutti_share_unlock(self);
     if (offer != NULL) {
         tutti_share_end_offer(self, offer);
     }

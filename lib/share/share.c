@@ -242,6 +242,7 @@ open_descriptors(tutti_share *self, tutti_error *err)
 
         return TUTTI_FAIL_ERRNO(err, number, "could not open a socket to share memory by");
     }
+    tutti_local_refuse_descriptors(self->listener);
     return TUTTI_OK;
 }
 

@@ -20,6 +20,9 @@
 #include "base/os/file.h"
 
 #define BACKLOG 4096
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83 /* of Linux 6.16 */
+#endif
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 /*
@@ -92,6 +95,15 @@ tutti_local_connect(tutti_bytes name)
         return -1;
     }
     return fd;
+}
+
+/* Sockets that are accepted have it from the listener, also for what came before accept. */
+void
+tutti_local_refuse_descriptors(int listener)
+{
+    const int none = 0;
+
+    (void)setsockopt(listener, SOL_SOCKET, SO_PASSRIGHTS, &none, sizeof(none));
 }
 
 /* The kernel says who the other side is; the other side cannot. */

@@ -30,6 +30,13 @@ void tutti_local_host_id(const char *stated, char ret_id[TUTTI_LOCAL_HOST_MAX + 
 int tutti_local_listen(tutti_bytes name);
 int tutti_local_connect(tutti_bytes name);
 
+/*
+ * On a listener: who connects can send no descriptors. A descriptor that comes has to be closed, and that may wait for
+ * what its sender has made of it: a TCP socket with SO_LINGER, for as long as its sender likes. Linux before 6.16 lets
+ * them come all the same.
+ */
+void tutti_local_refuse_descriptors(int listener);
+
 /* Who is at the other end: the kernel's word, as it was when they connected. */
 bool tutti_local_peer(int socket, uid_t *ret_user);
 bool tutti_local_is_same_user(int socket); /* ... is who we are */

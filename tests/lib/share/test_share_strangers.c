@@ -5,6 +5,7 @@
  */
 #include "share_rig.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -14,6 +15,10 @@
 
 #include "base/os/local.h"
 #include "share/share_private.h"
+
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83 /* of Linux 6.16 */
+#endif
 
 /* ------------------------------------------------------------------------------ who lies */
 
@@ -195,6 +200,34 @@ test_share__outlives_a_crowd_of_strangers(void **state)
     share_rig_close(&self);
 }
 
+/* Whoever closes a descriptor waits for what its sender has made of it, such as a socket with SO_LINGER. */
+static void
+test_share__takes_no_descriptors_of_guests(void **state)
+{
+    const share_hello hello = {.magic = {'t', 't', 'h', 'e', 'l', 'l', 'o', '1'}};
+    const int none = 0;
+    share_answer answer;
+    share_rig self;
+    int socket;
+
+    (void)state;
+    share_rig_open(&self, 4, 0);
+    socket = tutti_local_connect(tutti_bytes_of(tutti_share_socket(self.share)));
+    assert_true(socket >= 0);
+    if (setsockopt(socket, SOL_SOCKET, SO_PASSRIGHTS, &none, sizeof(none)) != 0) {
+        assert_int_equal(close(socket), 0);
+        share_rig_close(&self);
+        SKIP("Linux before 6.16 lets a guest send descriptors");
+    }
+    assert_false(tutti_local_send(socket, &hello, sizeof(hello), &socket, 1));
+    assert_int_equal(errno, EPERM);
+    assert_true(tutti_local_send(socket, &hello, sizeof(hello), NULL, 0));
+    assert_int_equal(read_one(socket, &answer), sizeof(answer));
+    assert_int_equal(answer.refusal, SHARE_BAD_TOKEN);
+    assert_int_equal(close(socket), 0);
+    share_rig_close(&self);
+}
+
 /* Another user's process that comes in a crowd, says so, and stays until it is told to go. */
 static pid_t
 start_foreign_crowd(const share_rig *self, int ends[2])
@@ -361,6 +394,7 @@ main(void)
         cmocka_unit_test(test_share__sends_up_to_three_descriptors_in_their_order),
         cmocka_unit_test(test_share__hangs_up_on_what_makes_no_sense),
         cmocka_unit_test(test_share__outlives_a_crowd_of_strangers),
+        cmocka_unit_test(test_share__takes_no_descriptors_of_guests),
         cmocka_unit_test(test_share__a_crowd_of_another_user_takes_no_place),
         cmocka_unit_test(test_share__refuses_other_users_unless_told),
     };
