@@ -12,7 +12,8 @@ import (
 // is over at once, and counts the eventfd up without ever waiting (lib/base/os/bell.c says more).
 
 const (
-	bellEvents   = 128 // that are kept until they are thrown away
+	bellSize     = 1   // of fs.aio-max-nr; the context's page has room for more
+	bellEvents   = 128 // that are thrown away at once
 	bellTries    = 1000
 	iocbPoll     = 5 // IOCB_CMD_POLL
 	iocbFlagRing = 1 // IOCB_FLAG_RESFD
@@ -45,7 +46,7 @@ type bellContext struct {
 func newBells() *bellContext {
 	self := &bellContext{}
 	if self.always, _, self.failed = syscall.RawSyscall(syscall.SYS_EVENTFD2, 0, syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0); self.failed == 0 {
-		_, _, self.failed = syscall.RawSyscall(syscall.SYS_IO_SETUP, bellEvents, uintptr(unsafe.Pointer(&self.context)), 0)
+		_, _, self.failed = syscall.RawSyscall(syscall.SYS_IO_SETUP, bellSize, uintptr(unsafe.Pointer(&self.context)), 0)
 	}
 	return self
 }

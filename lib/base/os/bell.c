@@ -23,7 +23,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define EVENTS 128 /* of the context; it has room for twice as many */
+#define CONTEXT_SIZE 1 /* of fs.aio-max-nr, 65536 of a machine; its page has room for more */
+#define EVENTS 128     /* thrown away at once: as many as that page holds */
 #define TRIES                                                                                      \
     1000 /* each makes room, so the second is enough unless others ring at the same time */
 
@@ -39,7 +40,7 @@ renew_context(aio_context_t old)
 {
     aio_context_t fresh = 0;
 
-    if (syscall(SYS_io_setup, EVENTS, &fresh) != 0) {
+    if (syscall(SYS_io_setup, CONTEXT_SIZE, &fresh) != 0) {
         return false;
     }
     if (atomic_compare_exchange_strong(&context, &old, fresh)) {
