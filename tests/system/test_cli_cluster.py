@@ -304,6 +304,51 @@ class TestRun(Case):
         running_one.communicate(timeout=support.START_S)
         self.assertEqual(running_one.returncode, 128 + signal.SIGTERM)
 
+    def start_up(self, *words):
+        """A run of two programs that both say that they are up."""
+        one = start("run", "-n", "2", *words)
+        self.addCleanup(one.kill)
+        for _ in range(2):
+            self.assertTrue((one.stderr if "--json" in words else one.stdout).readline().endswith(b"up\n"))
+        return one
+
+    def test_run__that_is_killed_leaves_nothing(self):
+        folder = file_path("run/tutti")
+        stubborn = "[ $RANK = 0 ] || trap '' TERM HUP; sleep 600 & echo up; while :; do sleep 1; done"
+        one = self.start_up("--", "sh", "-c", stubborn)
+        self.assertIn("run-%d" % one.pid, os.listdir(folder))
+        one.kill()
+        one.communicate(timeout=support.START_S)
+        until = time.monotonic() + support.START_S
+        while running() or os.listdir(folder):
+            self.assertLess(time.monotonic(), until, (running(), os.listdir(folder)))
+            time.sleep(0.05)
+
+    def test_run__that_is_killed_leaves_the_cluster_that_it_used(self):
+        made = self.json("cluster", "start", "-n", "2")
+        self.addCleanup(tutti, "cluster", "stop")
+        one = self.start_up("-c", "default", "--", "sh", "-c", "sleep 600 & echo up; exec sleep 600")
+        before = len(running())
+        one.kill()
+        one.communicate(timeout=support.START_S)
+        until = time.monotonic() + support.START_S
+        while len(running()) > 3:  # a coordinator and two agents
+            self.assertLess(time.monotonic(), until, (before, running()))
+            time.sleep(0.05)
+        self.assertEqual(self.json("cluster", "status"), made)
+        self.well("cluster", "stop")
+
+    def test_run__does_not_wait_for_programs_after_a_second_interrupt(self):
+        one = self.start_up("--json", "--", "sh", "-c", "trap '' INT TERM; echo up; while :; do sleep 1; done")
+        until = time.monotonic() + support.START_S
+        while one.poll() is None and time.monotonic() < until:
+            one.send_signal(signal.SIGINT)
+            time.sleep(0.2)
+        out, _ = one.communicate(timeout=support.START_S)
+        self.assertEqual(one.returncode, 128 + signal.SIGINT)
+        for program in json.loads(out)["programs"]:
+            self.assertLess(program["elapsed_ms"], 5000, "it was given its 5 s")
+
     def test_run__gives_standard_input_to_rank_0(self):
         done = tutti("run", "-n", "2", "--", "cat", stdin=b"hello\nworld")
         self.assertEqual((done.code, done.text), (0, "[0] hello\n[0] world\n"))

@@ -31,9 +31,10 @@ typedef struct cluster_plan {
     const char *memory_limit;   /* of each agent, as it takes it; NULL = its default */
     char *const *devices;       /* of each agent, as its --device; NULL = its default */
     const cluster_place *place; /* NULL = the cluster is private, and all of it is here */
-    bool tcp;                   /* serve on ports of loopback too: to every user of this machine */
-    uint16_t port;              /* of the coordinator, with tcp; 0 = any */
-    char *const *more;          /* further words for every agent */
+    bool bound;        /* its processes end when this one does; those of a place always do */
+    bool tcp;          /* serve on ports of loopback too: to every user of this machine */
+    uint16_t port;     /* of the coordinator, with tcp; 0 = any */
+    char *const *more; /* further words for every agent */
     int more_count;
     uint32_t timeout_ms; /* until all serve */
 } cluster_plan;

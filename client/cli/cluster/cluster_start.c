@@ -46,6 +46,7 @@ typedef struct starting {
     const cli *self;
     state *cluster;
     const cluster_place *place; /* of agents of a larger job; NULL = all are here */
+    bool bound;                 /* to us */
     const uint32_t *ranks;      /* of the agents to be started; NULL = all */
     uint32_t rank_count;
     uint16_t port; /* of the coordinator; 0 = any */
@@ -66,8 +67,7 @@ pause_shortly(void)
 
 /*
  * The coordinator, or an agent. Processes get a session of their own, so that Ctrl-C in this
- * terminal, or closing it, does not end them. Their output goes to their log. Those of a larger job
- * are bound to us: the other hosts hear by them that we have died.
+ * terminal, or closing it, does not end them. Their output goes to their log.
  */
 static tutti_code
 launch_process(starting *self, char *const *words, state_process *process, tutti_error *err)
@@ -79,7 +79,7 @@ launch_process(starting *self, char *const *words, state_process *process, tutti
                                .output = log,
                                .error = log,
                                .session = true,
-                               .bound = self->place != NULL};
+                               .bound = self->bound};
     tutti_code code;
 
     if (log < 0) {
@@ -551,6 +551,7 @@ cluster_start(const cli *self, const cluster_plan *plan, state *ret_state, tutti
     starting all = {.self = self,
                     .cluster = ret_state,
                     .place = plan->place,
+                    .bound = plan->bound || plan->place != NULL,
                     .rank_count = plan->rank_count,
                     .port = plan->port,
                     .timeout_ms = plan->timeout_ms};

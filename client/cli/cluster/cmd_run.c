@@ -16,6 +16,7 @@
 #include "client/cli/cli.h"
 #include "client/cli/cluster/cluster.h"
 #include "client/cli/cluster/commands.h"
+#include "client/cli/cluster/guard.h"
 #include "client/cli/cluster/nodes.h"
 #include "client/cli/cluster/programs.h"
 #include "client/cli/cluster/run_options.h"
@@ -43,6 +44,7 @@ typedef struct running {
     cluster_place place; /* likewise */
     state cluster;
     bool ours; /* the cluster is private */
+    guard guard;
     programs programs;
     uint16_t port; /* for the programs' own use */
     int refused;   /* errno of a program that could not be started; 0 = none */
@@ -129,20 +131,29 @@ free_port(void)
     return found != 0 ? found : PORT_FIRST;
 }
 
-/* The name contains our pid, so that runs side by side do not meet. */
+#define NAME_MAX_BYTES 32
+
+/* It contains our pid, so that runs side by side do not meet. */
+static void
+format_name(char ret_name[NAME_MAX_BYTES])
+{
+    (void)snprintf(ret_name, NAME_MAX_BYTES, "run-%ld", (long)getpid());
+}
+
 static tutti_code
 start_cluster(running *self, const cluster_place *place, tutti_error *err)
 {
-    char name[32];
+    char name[NAME_MAX_BYTES];
     const cluster_plan plan = {.name = name,
                                .rank_count = self->options.count,
                                .memory_limit = self->options.memory_limit,
                                .devices = self->options.devices,
                                .place = place,
+                               .bound = !cli_flag(self->cli, "keep"),
                                .timeout_ms = START_TIMEOUT_MS};
     tutti_code code;
 
-    (void)snprintf(name, sizeof(name), "run-%ld", (long)getpid());
+    format_name(name);
     code = cluster_start(self->cli, &plan, &self->cluster, err);
     self->ours = code == TUTTI_OK;
     return code;
@@ -320,6 +331,9 @@ start_programs(running *self, tutti_error *err)
 
         code = programs_start(&self->programs, i, self->cli->arguments, environment, err);
         process_environment_free(environment);
+        if (code == TUTTI_OK) {
+            guard_tell(&self->guard, self->programs.all[i].pid);
+        }
         self->refused = code == TUTTI_OK ? 0 : (int)err->cause;
     }
     return code;
@@ -447,6 +461,17 @@ refused_code(int number)
 
 /* ------------------------------------------------------------------------------ all of it */
 
+/* A cluster that is used, or kept, is not the guard's. */
+static tutti_code
+start_guard(running *self, tutti_error *err)
+{
+    const bool sweeps = cli_value(self->cli, "cluster") == NULL && !cli_flag(self->cli, "keep");
+    char name[NAME_MAX_BYTES];
+
+    format_name(name);
+    return guard_start(&self->guard, sweeps ? name : NULL, err);
+}
+
 static tutti_code
 run_all_program(running *self, int *ret_exit, tutti_error *err)
 {
@@ -523,12 +548,16 @@ cli_run(cli *self)
     if (!run_options_read(self, &all.options)) {
         return CLI_USAGE;
     }
-    code = programs_catch_signals(&err);
+    code = start_guard(&all, &err);
+    if (code == TUTTI_OK) {
+        code = programs_catch_signals(&err);
+    }
     if (code == TUTTI_OK) {
         code = run_all_program(&all, &exit_code, &err);
         leave_cluster(&all);
         programs_release_signals();
     }
+    guard_end(&all.guard);
     if (code == TUTTI_OK) {
         run_options_free(&all.options);
         return exit_code;

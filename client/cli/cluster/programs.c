@@ -25,6 +25,7 @@
 #include "client/cli/util/relay.h"
 
 #define PATIENCE_MS 5000 /* between a polite end and the other one */
+#define AT_ONCE_MS 100   /* between two signals that are one */
 
 /* ------------------------------------------------------------------------------ signals */
 
@@ -176,7 +177,7 @@ signal_all(const programs *self, int number)
     }
 }
 
-/* Patience starts with the first signal; a second Ctrl-C does not make it longer. */
+/* Patience starts with the first signal. */
 static void
 end_all(programs *self, int number)
 {
@@ -235,6 +236,22 @@ fill_polls(const programs *self, struct pollfd *polls, bool *ret_alive)
     return 1 + POLLS * (nfds_t)self->count;
 }
 
+/*
+ * A second Ctrl-C is not patient. One that comes at once is the first one: a wrapper around us has passed
+ * on what the terminal has sent to both.
+ */
+static void
+note_signal(programs *self, int number)
+{
+    const uint64_t now = cli_now_ms();
+
+    if (number == SIGINT && self->signal == SIGINT && now - self->told_ms >= AT_ONCE_MS) {
+        self->kill_ms = now;
+    }
+    self->signal = number;
+    self->told_ms = now;
+}
+
 /* What we are told is told to all programs, with the same signal. */
 static void
 take_signal(programs *self)
@@ -243,7 +260,9 @@ take_signal(programs *self)
 
     while (read(signal_pipe[0], &number, 1) == 1) {
         self->told = self->told || number == 0;
-        self->signal = number != 0 ? number : self->signal;
+        if (number != 0) {
+            note_signal(self, number);
+        }
         end_all(self, number != 0 ? number : SIGTERM);
     }
 }

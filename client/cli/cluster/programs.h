@@ -32,7 +32,8 @@ typedef struct programs {
     uint64_t began_ms;
     uint64_t kill_ms; /* when patience ends; 0 = they may go on */
     int64_t failed;   /* the first that failed: its index; -1 = none */
-    int signal;       /* that we were sent; 0 = none */
+    int signal;       /* that we were sent last; 0 = none */
+    uint64_t told_ms; /* when that came */
     bool late;        /* the limit has passed */
     bool told;        /* programs_end was called */
 } programs;
