@@ -235,14 +235,12 @@ change_guarded(store_lmdb *self, const tutti_store_change *changes, size_t count
      */
     const uint64_t before = tutti_store_version(self->memory);
     MDB_txn *txn = NULL;
-    int begun;
 
     if (setjmp(self->on_assert) != 0) {
         return end_broken(self, before, count, steps, err);
     }
-    begun = mdb_txn_begin(self->env, NULL, 0, &txn);
-    return begun == MDB_SUCCESS ? change_both(self, txn, changes, count, steps, ret_version, err)
-                                : store_lmdb_fail(self, err, begun, "write to");
+    TUTTI_TRY(store_lmdb_begin(self, &txn, err));
+    return change_both(self, txn, changes, count, steps, ret_version, err);
 }
 
 /* Who watches hears of the first change that cannot be written, and of the next that can. A store
@@ -279,7 +277,7 @@ store_lmdb_apply(tutti_store *store, const tutti_store_change *changes, size_t c
         return fail_memory(err);
     }
     code =
-        self->is_broken ? store_lmdb_fail_broken(self, &why) : store_lmdb_check_length(self, &why);
+        self->is_broken ? store_lmdb_fail_broken(self, &why) : store_lmdb_check_place(self, &why);
     if (code == TUTTI_OK) {
         code = change_guarded(self, changes, count, steps, ret_version, &why);
     }

@@ -68,11 +68,9 @@ write_txn(store_lmdb *self, const tutti_store_batch *batch, tutti_error *err)
 {
     MDB_txn *txn = NULL;
     tutti_code code;
-    int done = mdb_txn_begin(self->env, NULL, 0, &txn);
+    int done;
 
-    if (done != MDB_SUCCESS) {
-        return store_lmdb_fail(self, err, done, "write to");
-    }
+    TUTTI_TRY(store_lmdb_begin(self, &txn, err));
     code = fill_txn(self, txn, batch, err);
     if (code != TUTTI_OK) {
         mdb_txn_abort(txn);
@@ -93,7 +91,7 @@ write_batch(void *context, const tutti_store_batch *batch, tutti_error *err)
 {
     store_lmdb *self = context;
 
-    TUTTI_TRY(store_lmdb_check_length(self, err));
+    TUTTI_TRY(store_lmdb_check_place(self, err));
     if (setjmp(self->on_assert) != 0) {
         self->is_broken = true;
         return store_lmdb_fail_broken(self, err);

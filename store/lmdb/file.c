@@ -320,6 +320,26 @@ store_lmdb_check_length(store_lmdb *self, tutti_error *err)
     return TUTTI_OK;
 }
 
+/* Who replaces the file, or its folder, leaves us one that nobody will open again. */
+tutti_code
+store_lmdb_check_place(store_lmdb *self, tutti_error *err)
+{
+    char path[PATH_BYTES];
+    struct stat open_one;
+    struct stat there;
+    int file;
+
+    (void)snprintf(path, sizeof(path), "%s/data.mdb", self->path);
+    if (mdb_env_get_fd(self->env, &file) != MDB_SUCCESS || fstat(file, &open_one) != 0) {
+        return TUTTI_FAIL_ERRNO(err, errno, "could not look at %s", path);
+    }
+    if (stat(path, &there) != 0 || there.st_ino != open_one.st_ino ||
+        there.st_dev != open_one.st_dev) {
+        return store_lmdb_fail_went_back(self, "it is not the file that was opened", err);
+    }
+    return store_lmdb_check_length(self, err);
+}
+
 /* [out] ret_fresh  there is no file, or an empty one and no store before it */
 static tutti_code
 check_file(const store_lmdb *self, bool *ret_fresh, tutti_error *err)

@@ -46,8 +46,9 @@ typedef struct tutti_store_lmdb_options {
  * TUTTI_RESOURCE_EXHAUSTED   STORE_LIMIT; no memory
  * and what the system says of the folder
  * Later changes, beside what store.h says: TUTTI_RESOURCE_EXHAUSTED STORE_FULL when the disk is,
- * TUTTI_DATA_LOSS STORE_FORMAT when somebody has cut or spoilt data.mdb meanwhile, or what the
- * system says; nothing changed then, and reading goes on.
+ * TUTTI_DATA_LOSS STORE_FORMAT when somebody has cut or spoilt data.mdb meanwhile, STORE_WENT_BACK when
+ * another file or an older one is in its place, TUTTI_UNAVAILABLE STORE_STOPPED when a write has failed
+ * before, or what the system says; nothing changed then, and reading goes on.
  */
 tutti_code tutti_store_lmdb_open(const tutti_store_lmdb_options *options, tutti_store **ret_store,
                                  tutti_error *err);

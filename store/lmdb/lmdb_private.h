@@ -55,6 +55,9 @@ tutti_code store_lmdb_fail(const store_lmdb *self, tutti_error *err, int code, c
 /* STORE_FORMAT: data.mdb is damaged. [in] what  "page 7 is cut off" */
 tutti_code store_lmdb_fail_format(tutti_error *err, const char *path, const char *what);
 
+/* STORE_WENT_BACK. [in] what  "it is not the file that was opened" */
+tutti_code store_lmdb_fail_went_back(const store_lmdb *self, const char *what, tutti_error *err);
+
 lmdb_name *store_lmdb_name_find(const store_lmdb *self, tutti_bytes key);
 
 /* NULL = no memory. The key is not there yet. */
@@ -71,6 +74,13 @@ void store_lmdb_name_turn(store_lmdb *self, lmdb_name *name, uint64_t digest);
  * was written, and the count and the digest of all other rows. MDB's codes. */
 int store_lmdb_put(store_lmdb *self, MDB_txn *txn, uint64_t number, const tutti_store_entry *entry);
 int store_lmdb_put_own(store_lmdb *self, MDB_txn *txn, uint64_t version);
+
+/*
+ * A transaction that may write; the folder's rows are those that were written last.
+ *
+ * TUTTI_DATA_LOSS  STORE_WENT_BACK: somebody has put another data.mdb, or an older one, in its place
+ */
+tutti_code store_lmdb_begin(store_lmdb *self, MDB_txn **ret_txn, tutti_error *err);
 
 /* Does the store's own row say what was read? [in] txn  in which LMDB wrote it last */
 bool store_lmdb_own_agrees(const store_lmdb *self, const tutti_store_entry *own, uint64_t txn);
@@ -100,6 +110,9 @@ tutti_code store_lmdb_take_mark(store_lmdb *self, const tutti_store_lmdb_options
 
 /* Is data.mdb as long as it was? Asked before each change: LMDB would end the process. */
 tutti_code store_lmdb_check_length(store_lmdb *self, tutti_error *err);
+
+/* ... and is it the file that is open? TUTTI_DATA_LOSS  STORE_WENT_BACK */
+tutti_code store_lmdb_check_place(store_lmdb *self, tutti_error *err);
 
 /* check.c: is data.mdb what LMDB may have written? It need not be, and nothing happens.
  * [in] was_cut  a machine went down with it, and its two heads need not be neighbours

@@ -29,6 +29,30 @@ store_lmdb_fail_format(tutti_error *err, const char *path, const char *what)
                           path, what);
 }
 
+tutti_code
+store_lmdb_fail_went_back(const store_lmdb *self, const char *what, tutti_error *err)
+{
+    return TUTTI_FAIL_FOR(
+        err, TUTTI_DATA_LOSS, "STORE_WENT_BACK",
+        "%s/data.mdb is not what this coordinator has written, %s: was the folder "
+        "restored or replaced? Start the coordinator again to use what is there now",
+        self->path, what);
+}
+
+/*
+ * After a write that failed LMDB refuses all others, though what it has written before is whole: the
+ * next process opens it as if this one had died.
+ */
+static tutti_code
+fail_stopped(const store_lmdb *self, tutti_error *err)
+{
+    return TUTTI_FAIL_FOR(
+        err, TUTTI_UNAVAILABLE, "STORE_STOPPED",
+        "the store %s is written no more, since the disk has failed a write: look at "
+        "the disk, and start the coordinator again. What is stored is whole",
+        self->path);
+}
+
 /*
  * A full disk has a reason of its own, since the operator can do something about it while the
  * process runs.
@@ -92,9 +116,10 @@ store_lmdb_fail(const store_lmdb *self, tutti_error *err, int code, const char *
     if (code > 0) {
         return TUTTI_FAIL_ERRNO(err, code, "could not %s the store %s", what, self->path);
     }
-    (void)store_lmdb_fail_format(err, self->path, mdb_strerror(code));
+    (void)(code == MDB_PANIC ? fail_stopped(self, err)
+                             : store_lmdb_fail_format(err, self->path, mdb_strerror(code)));
     tutti_error_set_cause(err, "lmdb", code);
-    return TUTTI_DATA_LOSS;
+    return err == NULL ? TUTTI_DATA_LOSS : err->code;
 }
 
 lmdb_name *
@@ -282,6 +307,49 @@ store_lmdb_own_txn(tutti_bytes row)
     own.version = read_row_number(row.data);
     return read_row_number(value + 24) == store_lmdb_digest(0, &own) ? read_row_number(value + 16)
                                                                      : 0;
+}
+
+/*
+ * The own row has a digest of all rows, and LMDB's number of the change. So it is another one in each
+ * file that is not as we have left it.
+ */
+static tutti_code
+check_own(store_lmdb *self, MDB_txn *txn, tutti_error *err)
+{
+    unsigned char storage[8];
+    const tutti_bytes key = tutti_map_key_u64(storage, 0);
+    MDB_val name = {key.size, storage};
+    MDB_val row;
+    tutti_store_entry own = {0};
+    const int found = mdb_get(txn, self->rows, &name, &row);
+
+    if (found != MDB_SUCCESS || store_lmdb_own_txn((tutti_bytes){row.mv_data, row.mv_size}) == 0) {
+        return store_lmdb_fail_format(err, self->path, "the store's own row is not there");
+    }
+    own.version = read_row_number(row.mv_data);
+    own.value = (tutti_bytes){(unsigned char *)row.mv_data + row.mv_size - OWN_BYTES, OWN_BYTES};
+    return store_lmdb_own_agrees(self, &own, mdb_txn_id(txn) - 1)
+               ? TUTTI_OK
+               : store_lmdb_fail_went_back(self, "its last change is another one", err);
+}
+
+tutti_code
+store_lmdb_begin(store_lmdb *self, MDB_txn **ret_txn, tutti_error *err)
+{
+    MDB_txn *txn = NULL;
+    const int done = mdb_txn_begin(self->env, NULL, 0, &txn);
+    tutti_code code;
+
+    if (done != MDB_SUCCESS) {
+        return store_lmdb_fail(self, err, done, "write to");
+    }
+    code = check_own(self, txn, err);
+    if (code == TUTTI_OK) {
+        *ret_txn = txn;
+    } else {
+        mdb_txn_abort(txn);
+    }
+    return code;
 }
 
 /* A row that is not there is no failure: its key was set and removed in the same change. */

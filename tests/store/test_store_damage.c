@@ -6,12 +6,14 @@
  */
 #include "support/testing.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <lmdb.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,6 +25,7 @@
 #define FILE_ROOM (32U << 20)
 #define PAGE 4096U
 #define KEYS 120
+#define BYTES(text) ((tutti_bytes){(text), sizeof(text) - 1})
 
 static unsigned char value_bytes[40000];
 
@@ -32,6 +35,24 @@ fdatasync(int file)
 {
     (void)file;
     return 0;
+}
+
+static bool heads_fail; /* LMDB writes its heads alone, and pages whole */
+
+__attribute__((visibility("default"))) ssize_t
+pwrite64(int file, const void *from, size_t size, off64_t at)
+{
+    if (heads_fail && size < PAGE) {
+        errno = EIO;
+        return -1;
+    }
+    return syscall(SYS_pwrite64, file, from, size, at);
+}
+
+__attribute__((visibility("default"))) ssize_t
+pwrite(int file, const void *from, size_t size, off_t at)
+{
+    return pwrite64(file, from, size, at);
 }
 
 static tutti_code
@@ -363,6 +384,85 @@ test_store_damage__a_file_that_is_cut_by_what_the_last_change_added_is_written_n
     tutti_store_close(mirror);
 }
 
+static unsigned char kept_file[4u << 20];
+
+/* As `cp` and `tar` do it, into the same file; and as a restored folder is, another file of that name. */
+static void
+check_older_file(bool deferred, bool in_place)
+{
+    const tutti_store_lmdb_options options = {.path = store_folder, .deferred = deferred};
+    char path[128];
+    tutti_store *store = NULL;
+    tutti_store_entry entry;
+    size_t size;
+    unsigned i;
+    tutti_error err;
+
+    assert_ok(tutti_store_lmdb_open(&options, &store, &err));
+    for (i = 0; i < 3; i++) { /* then the file has pages to spare, and grows no more */
+        assert_ok(tutti_store_set(store, BYTES("a"), (tutti_bytes){value_bytes, i == 0 ? 40000 : 1},
+                                  NULL, &err));
+        assert_ok(tutti_store_settle(store, &err));
+    }
+    size = store_file_read(kept_file, sizeof(kept_file));
+    assert_ok(tutti_store_set(store, BYTES("a"), BYTES("2"), NULL, &err));
+    assert_ok(tutti_store_settle(store, &err));
+    (void)snprintf(path, sizeof(path), "%s/data.mdb", store_folder);
+    assert_true(in_place || unlink(path) == 0);
+    store_file_write(kept_file, size);
+    (void)tutti_store_set(store, BYTES("b"), BYTES("3"), NULL, &err);
+    if (deferred) {
+        assert_fails(tutti_store_settle(store, &err), TUTTI_DATA_LOSS);
+    }
+    assert_string_equal(err.reason, "STORE_WENT_BACK");
+    assert_ok(tutti_store_get(store, BYTES("a"), &entry, &err)); /* to be rescued */
+    assert_true(tutti_bytes_equal(entry.value, BYTES("2")));
+    tutti_store_close(store);
+    assert_ok(tutti_store_lmdb_open(&options, &store, &err));
+    assert_int_equal(tutti_store_version(store), 3);
+    tutti_store_close(store);
+    assert_int_equal(unlink(path), 0);
+    (void)snprintf(path, sizeof(path), "%s/tutti.lock", store_folder);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void
+test_store_damage__an_older_file_in_its_place_is_written_no_more(void **state)
+{
+    (void)state;
+    check_older_file(false, false);
+    check_older_file(false, true);
+    check_older_file(true, false);
+    check_older_file(true, true);
+}
+
+/* LMDB writes no more then, and the file is whole. */
+static void
+test_store_damage__a_write_that_failed_does_not_make_a_damaged_file(void **state)
+{
+    tutti_store *store = NULL;
+    tutti_store_entry entry;
+    unsigned i;
+    tutti_error err;
+
+    (void)state;
+    assert_ok(open_folder(&store, &err));
+    assert_ok(tutti_store_set(store, BYTES("a"), BYTES("1"), NULL, &err));
+    heads_fail = true;
+    assert_true(tutti_store_set(store, BYTES("b"), BYTES("2"), NULL, &err) != TUTTI_OK);
+    heads_fail = false;
+    for (i = 0; i < 2; i++) {
+        assert_fails(tutti_store_set(store, BYTES("b"), BYTES("2"), NULL, &err), TUTTI_UNAVAILABLE);
+        assert_string_equal(err.reason, "STORE_STOPPED");
+        assert_text_has(err.text, "start the coordinator again");
+    }
+    tutti_store_close(store);
+    assert_ok(open_folder(&store, &err));
+    assert_ok(tutti_store_get(store, BYTES("a"), &entry, &err));
+    assert_ok(tutti_store_set(store, BYTES("b"), BYTES("2"), NULL, &err));
+    tutti_store_close(store);
+}
+
 /* Both heads say that the tree begins with page 1, which no tree does: LMDB asserts, which would
  * end the process. */
 static void
@@ -589,6 +689,8 @@ main(void)
         SENTENCE(test_store_damage__a_file_that_is_cut_while_it_is_open_is_written_no_more),
         SENTENCE(
             test_store_damage__a_file_that_is_cut_by_what_the_last_change_added_is_written_no_more),
+        SENTENCE(test_store_damage__an_older_file_in_its_place_is_written_no_more),
+        SENTENCE(test_store_damage__a_write_that_failed_does_not_make_a_damaged_file),
         SENTENCE(test_store_damage__heads_that_are_spoilt_while_it_is_open_are_written_no_more),
         SENTENCE(test_store_damage__pages_that_are_spoilt_while_it_is_open_are_written_no_more),
         SENTENCE(test_store_damage__a_store_of_the_format_before_is_taken_over),
