@@ -208,16 +208,11 @@ client_invoke(tutti_client *client, const client_call *call, const struct Protob
 
 /*
  * May a further attempt be answered? The connection broke, the server drains, or gRPC calls the
- * error transient (no reason of ours). Only for calls that may be made twice. A server that ends cancels what is
- * under way, and gRPC tells that as it tells a cancel of this program's, of which there is one for a call that waits: the
- * interrupt, if the program has set one.
+ * error transient (no reason of ours). Only for calls that may be made twice.
  */
 static bool
 may_be_answered(tutti_code code, const tutti_error *err)
 {
-    if (code == TUTTI_CANCELLED && err->reason[0] == '\0') {
-        return !tutti_rpc_may_be_interrupted();
-    }
     return code == TUTTI_UNAVAILABLE &&
            (strcmp(err->reason, "CONNECTION_LOST") == 0 || strcmp(err->reason, "DRAINING") == 0 ||
             err->reason[0] == '\0');

@@ -131,9 +131,6 @@ typedef bool (*tutti_rpc_interrupt_fn)(void);
  * Any thread. */
 void tutti_rpc_set_interrupt(tutti_rpc_interrupt_fn hook);
 
-/* Is there one? Then a call that ends with CANCELLED may have been given up by this program. Any thread. */
-bool tutti_rpc_may_be_interrupted(void);
-
 /* Ask it, between slices of a wait that is not in this room. Without locks. */
 bool tutti_rpc_interrupted(void);
 

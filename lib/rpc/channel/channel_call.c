@@ -223,6 +223,14 @@ rpc_outcome_init(rpc_outcome *outcome, tutti_rpc_channel *channel)
     grpc_metadata_array_init(&outcome->trailing);
     outcome->status = GRPC_STATUS_UNKNOWN;
     outcome->text = grpc_empty_slice();
+    atomic_init(&outcome->cancelled, false);
+}
+
+void
+rpc_outcome_cancel(rpc_outcome *outcome, grpc_call *call)
+{
+    atomic_store(&outcome->cancelled, true);
+    (void)grpc_call_cancel(call, NULL);
 }
 
 void
@@ -307,7 +315,11 @@ rpc_outcome_read(const rpc_outcome *outcome, tutti_rpc_channel *channel, const r
     }
     code = rpc_status_decode(outcome->status, slice_bytes(&outcome->text),
                              find_details(&outcome->trailing), &from_peer, &all);
-    if (!from_peer) {
+    if (!from_peer && code == TUTTI_CANCELLED && !atomic_load(&outcome->cancelled)) {
+        code = TUTTI_FAIL_FOR(&all, TUTTI_UNAVAILABLE, "CONNECTION_LOST",
+                              "%s has ended %s while it stops: it is not known whether it was done",
+                              channel->address->text, known->path);
+    } else if (!from_peer) {
         rpc_connect_error_explain(channel, known, &all);
     }
     rpc_channel_follow(channel, &all, from_peer, outcome->moves);
@@ -367,7 +379,7 @@ run_unary(tutti_rpc_channel *channel, const rpc_known *known, const tutti_rpc_ca
     rpc_batch_start(call, ops, 6, &outcome);
     rpc_call_metadata_fini(&metadata);
     grpc_byte_buffer_destroy(message);
-    (void)rpc_channel_pluck_until(queue, &outcome, call, TUTTI_TIMERS_NEVER);
+    (void)rpc_channel_pluck_until(queue, &outcome, &outcome, call, TUTTI_TIMERS_NEVER);
     rpc_tag_acquire(&outcome);
     code = rpc_outcome_read(&outcome, channel, known, &all);
     rpc_outcome_details(&outcome, options == NULL ? NULL : options->details);

@@ -170,14 +170,6 @@ void rpc_channel_give_queue(tutti_rpc_channel *channel, grpc_completion_queue *q
  */
 bool rpc_channel_pluck(grpc_completion_queue *queue, void *tag);
 
-/*
- * interrupt.c: the same until a deadline (TUTTI_TIMERS_NEVER = for ever), asking the program between
- * slices whether to give up: then the call is cancelled, and its batch ends by that. Not yet
- * rpc_tag_acquire'd.
- */
-grpc_event rpc_channel_pluck_until(grpc_completion_queue *queue, void *tag, grpc_call *call,
-                                   uint64_t deadline_ns);
-
 /* How a call ended. Written by gRPC. */
 typedef struct rpc_outcome {
     grpc_metadata_array initial;
@@ -187,11 +179,23 @@ typedef struct rpc_outcome {
     size_t moves;               /* of the channel, when it began */
     tutti_rpc_channel *channel; /* NULL = it has left */
     size_t connection;          /* that it has taken */
+    atomic_bool cancelled;      /* by this program */
 } rpc_outcome;
+
+/*
+ * interrupt.c: the same until a deadline (TUTTI_TIMERS_NEVER = for ever), asking the program between
+ * slices whether to give up: then the call is cancelled, and its batch ends by that. Not yet
+ * rpc_tag_acquire'd.
+ */
+grpc_event rpc_channel_pluck_until(grpc_completion_queue *queue, void *tag, rpc_outcome *outcome,
+                                   grpc_call *call, uint64_t deadline_ns);
 
 /* Before the call is made: it takes a connection until fini. [in] channel  NULL = it is not counted */
 void rpc_outcome_init(rpc_outcome *outcome, tutti_rpc_channel *channel);
 void rpc_outcome_fini(rpc_outcome *outcome);
+
+/* Give the call up: it ends with CANCELLED, unless it has ended. Any thread. */
+void rpc_outcome_cancel(rpc_outcome *outcome, grpc_call *call);
 
 /* Give the connection back now: before who may close the channel hears of the end. */
 void rpc_outcome_leave(rpc_outcome *outcome);

@@ -185,7 +185,8 @@ await_grpc(tutti_rpc_stream *self, uint64_t deadline_ns)
     if (!self->reading) {
         start_read(self);
     }
-    event = rpc_channel_pluck_until(self->queue, &self->read_tag, self->call, deadline_ns);
+    event = rpc_channel_pluck_until(self->queue, &self->read_tag, &self->outcome, self->call,
+                                    deadline_ns);
     if (event.type != GRPC_OP_COMPLETE) {
         return false;
     }
@@ -441,7 +442,7 @@ void
 tutti_rpc_stream_cancel(tutti_rpc_stream *stream)
 {
     atomic_store(&stream->cancelled, true);
-    (void)grpc_call_cancel(stream->call, NULL);
+    rpc_outcome_cancel(&stream->outcome, stream->call);
     if (stream->has_lane) {
         tutti_lane_wake_self(stream->lane.lane);
     }

@@ -250,7 +250,7 @@ tutti_rpc_duplex_wake(tutti_rpc_duplex *duplex)
 void
 tutti_rpc_duplex_cancel(tutti_rpc_duplex *duplex)
 {
-    (void)grpc_call_cancel(duplex->call, NULL);
+    rpc_outcome_cancel(&duplex->outcome, duplex->call);
     if (has_lane(duplex)) {
         rpc_duplex_lane_cancel(duplex);
     }

@@ -79,7 +79,7 @@ give_up(tutti_rpc_flow *self)
 {
     self->failed = true;
     self->over = true;
-    (void)grpc_call_cancel(self->call, NULL);
+    rpc_outcome_cancel(&self->outcome, self->call);
 }
 
 static void
@@ -348,5 +348,5 @@ tutti_rpc_flow_writes_done(tutti_rpc_flow *flow)
 void
 tutti_rpc_flow_cancel(tutti_rpc_flow *flow)
 {
-    (void)grpc_call_cancel(flow->call, NULL);
+    rpc_outcome_cancel(&flow->outcome, flow->call);
 }

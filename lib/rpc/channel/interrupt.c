@@ -25,12 +25,6 @@ tutti_rpc_set_interrupt(tutti_rpc_interrupt_fn hook)
 }
 
 bool
-tutti_rpc_may_be_interrupted(void)
-{
-    return atomic_load(&interrupt_hook) != NULL;
-}
-
-bool
 tutti_rpc_interrupted(void)
 {
     const tutti_rpc_interrupt_fn hook = atomic_load(&interrupt_hook);
@@ -47,8 +41,8 @@ slice_until(uint64_t deadline_ns)
 }
 
 grpc_event
-rpc_channel_pluck_until(grpc_completion_queue *queue, void *tag, grpc_call *call,
-                        uint64_t deadline_ns)
+rpc_channel_pluck_until(grpc_completion_queue *queue, void *tag, rpc_outcome *outcome,
+                        grpc_call *call, uint64_t deadline_ns)
 {
     const tutti_rpc_interrupt_fn hook = atomic_load(&interrupt_hook);
     bool asks = hook != NULL;
@@ -59,7 +53,7 @@ rpc_channel_pluck_until(grpc_completion_queue *queue, void *tag, grpc_call *call
         until = asks ? slice_until(deadline_ns) : deadline_ns;
         event = grpc_completion_queue_pluck(queue, tag, rpc_time_to(until), NULL);
         if (event.type != GRPC_OP_COMPLETE && asks && hook()) {
-            (void)grpc_call_cancel(call, NULL); /* the batch ends by that */
+            rpc_outcome_cancel(outcome, call); /* the batch ends by that */
             asks = false;
         }
     } while (event.type != GRPC_OP_COMPLETE && until < deadline_ns);

@@ -110,5 +110,5 @@ tutti_rpc_request_start(tutti_rpc_channel *channel, tutti_rpc_loop *loop,
 void
 tutti_rpc_request_cancel(tutti_rpc_request *request)
 {
-    (void)grpc_call_cancel(request->call, NULL);
+    rpc_outcome_cancel(&request->outcome, request->call);
 }

@@ -297,6 +297,28 @@ begin_rpc(void **state)
     return 0;
 }
 
+/* As gRPC tells it of a server that cancels what is under way, and of this program. */
+static void
+test_call__that_the_server_has_cancelled_was_not_cancelled_by_this_program(void **state)
+{
+    static const rpc_known known = {.path = (char *)(uintptr_t) "/a.Service/Call"};
+    tutti_rpc_channel *channel = open_channel("127.0.0.1:1", NULL, false);
+    rpc_outcome outcome;
+    tutti_error err;
+
+    (void)state;
+    rpc_outcome_init(&outcome, NULL);
+    outcome.status = GRPC_STATUS_CANCELLED;
+    outcome.text = grpc_slice_from_static_string("CANCELLED");
+    assert_fails(rpc_outcome_read(&outcome, channel, &known, &err), TUTTI_UNAVAILABLE);
+    assert_string_equal(err.reason, "CONNECTION_LOST");
+    atomic_store(&outcome.cancelled, true);
+    assert_fails(rpc_outcome_read(&outcome, channel, &known, &err), TUTTI_CANCELLED);
+    assert_text_has(err.text, "was cancelled by this program");
+    rpc_outcome_fini(&outcome);
+    tutti_rpc_channel_close(channel);
+}
+
 static int
 end_rpc(void **state)
 {
@@ -321,6 +343,8 @@ main(void)
         cmocka_unit_test(test_targets__behind_one_number_stay_when_others_are_expected),
         cmocka_unit_test(test_targets__do_not_go_back_to_a_silent_one_at_once),
         cmocka_unit_test(test_targets__that_were_told_by_number_have_the_name_of_all),
+        cmocka_unit_test(
+            test_call__that_the_server_has_cancelled_was_not_cancelled_by_this_program),
     };
 
     return cmocka_run_group_tests_name("rpc/targets", tests, begin_rpc, end_rpc);
