@@ -487,6 +487,7 @@ rpc_call_count_unsent(tutti_rpc_call *call, const grpc_byte_buffer *message, tut
     const size_t before = atomic_fetch_add(&server->unsent_bytes, bytes);
 
     call->unsent = bytes;
+    atomic_store_explicit(&server->answered_ns, tutti_clock_ns(), memory_order_relaxed);
     if (bytes <= UNSENT_BYTES_SMALL || before < server->quota_bytes) {
         return true;
     }

@@ -5,7 +5,7 @@
  * 2. Health tells its watchers NOT_SERVING, before the listeners close.
  * 3. gRPC stops listening and sends GOAWAY; calls in flight go on.
  * 4. on_drain ends what is parked, and a task on each loop tells every call (on_cancel).
- * 5. When no call has been left for LOOKS_QUIET looks, or when the grace is over, gRPC cancels
+ * 5. When no call is left and nothing was answered for QUIET_NS, or when the grace is over, gRPC cancels
  *    what is left and closes the connections.
  * 6. The last life is given back (lives.c): on_stopped.
  *
@@ -27,7 +27,8 @@
 
 #define REMIND_NS (5 * TUTTI_NS_PER_S)
 #define LOOK_NS (50 * TUTTI_NS_PER_MS)
-#define LOOKS_QUIET 20 /* in a row, without a call: a second, for slow readers of last answers */
+#define LOOKS_QUIET 2           /* in a row, without a call */
+#define QUIET_NS TUTTI_NS_PER_S /* for slow readers of last answers */
 
 /*
  * gRPC has closed all connections and given the posted requests back. This is the life "for
@@ -67,7 +68,8 @@ on_grace(tutti_timer *timer)
  * Look whether calls are left. gRPC closes a connection when its client has agreed to the end
  * (GOAWAY and its ping). A client that waits for an answer agrees at once, behind the last byte
  * of it; an idle one may not look at its connection for seconds. gRPC does not say which
- * connections are which, so when no call has been left for a second, all of them are cut.
+ * connections are which, so when no call is left, and no answer has been sent for a second, all of
+ * them are cut. What an idle client loses is the status of a stream that we have ended.
  */
 static void
 on_look(tutti_timer *timer)
@@ -78,7 +80,8 @@ on_look(tutti_timer *timer)
         return;
     }
     self->looks_quiet = atomic_load(&self->call_count) == 0 ? self->looks_quiet + 1 : 0;
-    if (self->looks_quiet == LOOKS_QUIET) {
+    if (self->looks_quiet >= LOOKS_QUIET &&
+        tutti_clock_ns() - atomic_load(&self->answered_ns) >= QUIET_NS) {
         TUTTI_LOG("rpc/server", DEBUG, "no calls left, cutting idle connections");
         self->cancelled_all = true;
         grpc_server_cancel_all_calls(self->grpc);

@@ -102,11 +102,12 @@ struct tutti_rpc_server {
      * free it.
      */
     atomic_size_t lives;
-    atomic_size_t call_count; /* handed to a handler and not ended */
-    _Atomic uint64_t unknown; /* calls of methods without a handler */
-    atomic_bool routed;       /* the routes are made and do not change */
-    atomic_bool draining;     /* set on `loop`; loops refuse new calls from then on */
-    atomic_bool stopping;     /* tutti_rpc_server_stop was called */
+    atomic_size_t call_count;     /* handed to a handler and not ended */
+    _Atomic uint64_t answered_ns; /* when a message last left by a connection; 0 = none has */
+    _Atomic uint64_t unknown;     /* calls of methods without a handler */
+    atomic_bool routed;           /* the routes are made and do not change */
+    atomic_bool draining;         /* set on `loop`; loops refuse new calls from then on */
+    atomic_bool stopping;         /* tutti_rpc_server_stop was called */
     bool started;
     bool stopped;
     tutti_rpc_task look; /* start the probe */
