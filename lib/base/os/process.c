@@ -91,9 +91,19 @@ read_limit(const char *path)
     return limit;
 }
 
+/* ulimit -v: whoever has set it means all of this process. */
+static uint64_t
+read_address_space(void)
+{
+    struct rlimit limit;
+
+    return getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX
+                                                                                : limit.rlim_cur;
+}
+
 /*
- * The smaller of what the machine has and what the container may use, in version 2 or 1 of
- * cgroups.
+ * The smallest of what the machine has, what the container may use, in version 2 or 1 of cgroups, and
+ * what this process may map.
  */
 uint64_t
 tutti_process_memory(void)
@@ -104,8 +114,10 @@ tutti_process_memory(void)
     const uint64_t v2 = read_limit("/sys/fs/cgroup/memory.max");
     const uint64_t v1 = read_limit("/sys/fs/cgroup/memory/memory.limit_in_bytes");
     const uint64_t cgroup = v2 < v1 ? v2 : v1;
+    const uint64_t space = read_address_space();
+    const uint64_t least = machine < cgroup ? machine : cgroup;
 
-    return machine < cgroup ? machine : cgroup;
+    return least < space ? least : space;
 }
 
 /* The inode of the socket that listens on the port, from one of the kernel's tables; 0 = none. */

@@ -23,7 +23,7 @@ void tutti_process_tune_malloc(void);
  */
 tutti_code tutti_process_hide_memory(tutti_error *err);
 
-/* Memory this process may use: the smaller of the machine's and the cgroup's limit, in bytes. */
+/* Memory this process may use, in bytes: the smallest of what the machine has, the cgroup allows and ulimit -v says. */
 uint64_t tutti_process_memory(void);
 
 /* What a process, "123" or "self", was started as: "tutti-coordinator"; else "a process". */

@@ -38,7 +38,9 @@ tutti_memfd_fail(const char *what, uint64_t size, tutti_error *err)
     tutti_text text = tutti_text_in(buffer, sizeof(buffer));
 
     tutti_text_add_bytes(&text, size);
-    return TUTTI_FAIL_ERRNO(err, number, "could not %s %s of shared memory", what, buffer);
+    return TUTTI_FAIL_ERRNO(
+        err, number, "could not %s %s of shared memory%s", what, buffer,
+        number == ENOMEM ? " (is there a ulimit -v? --memory-limit says how much)" : "");
 }
 
 /* MFD_NOEXEC_SEAL is tried first: newer systems may refuse a memfd without it, older ones do not

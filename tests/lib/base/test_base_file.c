@@ -5,6 +5,7 @@
 #include "support/testing.h"
 
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -82,6 +83,24 @@ test_process__raises_its_file_limit(void **state)
     assert_true(tutti_process_memory() > 1 << 20);
 }
 
+static void
+test_process__has_no_more_memory_than_it_may_map(void **state)
+{
+    struct rlimit before;
+    struct rlimit less;
+
+    (void)state;
+#ifdef __SANITIZE_ADDRESS__
+    skip(); /* it has mapped terabytes, and would be given no more memory */
+#endif
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    less = before;
+    less.rlim_cur = tutti_process_memory() - 4096;
+    assert_int_equal(setrlimit(RLIMIT_AS, &less), 0);
+    assert_int_equal(tutti_process_memory(), less.rlim_cur);
+    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+}
+
 int
 main(void)
 {
@@ -90,6 +109,7 @@ main(void)
         cmocka_unit_test(test_file__names_the_path_that_fails),
         cmocka_unit_test(test_process__says_who_listens),
         cmocka_unit_test(test_process__raises_its_file_limit),
+        cmocka_unit_test(test_process__has_no_more_memory_than_it_may_map),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
