@@ -121,7 +121,8 @@ run_kernel(void *arg)
     uint32_t i;
 
     for (i = 0; i < self->args.input_count; i++) {
-        inputs[i] = self->inputs + i * self->args.stride;
+        /* Without elements there may be no inputs, and NULL has no places behind it. */
+        inputs[i] = self->inputs == NULL ? NULL : self->inputs + i * self->args.stride;
     }
     tutti_reduce_run((tutti_reduce)self->args.reduce, self->dtype, inputs, self->args.input_count,
                      NULL, self->args.count, self->output);

@@ -743,6 +743,7 @@ static void
 say(talk *self, tutti_transport_ticket *ticket, const void *header, size_t size)
 {
     ticket->on_done = ignore;
+    ticket->words = false;
     assert_int_not_equal(self->other->ops->send(self->conn, header, size, "data!", 5, ticket),
                          TUTTI_TRANSPORT_FAILED);
 }
