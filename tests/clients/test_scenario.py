@@ -49,15 +49,16 @@ def prepare_go():
 
 def go_to_tap(said):
     """What `go test -v` says, as TAP."""
-    count = 0
+    count, why = 0, ""
     for line in said.split("\n"):
         found = re.match(r" *--- (PASS|FAIL|SKIP): (\S+)", line)
         if not found:
+            why = re.sub(r"^ *\w+\.go:\d+: ", "", line)  # t.Skip says why in the line before
             print("# " + line)
             continue
         count += 1
         word = "not ok" if found[1] == "FAIL" else "ok"
-        comment = " # SKIP by the test" if found[1] == "SKIP" else ""
+        comment = " # SKIP " + why if found[1] == "SKIP" else ""
         print("%s %d - go: %s%s" % (word, count, found[2], comment))
     print("1..%d" % count)
 

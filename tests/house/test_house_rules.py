@@ -254,7 +254,7 @@ class Tracked(unittest.TestCase):
         """Or by a program that a test asks; `./run test` looks the other way round."""
         given = set()
         for path in tree.files(SOURCE):
-            if re.match(r"(tests/(?!skips)|client/(python|torch)/tests/|lib/tensor/cuda/)", path):
+            if re.match(r"(tests/(?!skips)|client/(python|torch)/tests/|client/go/|lib/tensor/cuda/)", path):
                 with open(os.path.join(SOURCE, path), errors="replace") as file:
                     for text in re.findall(r'"((?:[^"\\\n]|\\.)*)"', file.read()):
                         text = re.sub(r"%(s|d|u|\.\d+s)", "7", text.split("# SKIP ")[-1].replace("\\n", ""))

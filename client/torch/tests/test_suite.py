@@ -99,7 +99,7 @@ class Report:
         self.count += 1
         self.failed += not (good or result == "skipped")
         if result == "skipped":
-            line = "ok %d - %s # SKIP %s" % (self.count, label, why)
+            line = "ok %d - %s # SKIP torch's own suite: %s" % (self.count, label, why)
         elif good:
             line = "ok %d - %s%s" % (self.count, label, " (does not pass: %s)" % expected if expected else "")
         else:
