@@ -104,7 +104,7 @@ class Bundle(unittest.TestCase):
                 shutil.copyfile(os.path.realpath(path), target)
                 os.chmod(target, 0o755)
         os.makedirs(os.path.join(root, "proc"))  # the loader asks there what $ORIGIN is
-        script = 'mount --rbind /proc "$1/proc" && exec chroot "$1" /tutti/bin/tutti-agent --version'
+        script = 'mount --rbind /proc "$1/proc" && PATH=$PATH:/usr/sbin exec chroot "$1" /tutti/bin/tutti-agent --version'
         words = ["unshare", "--map-root-user", "--mount", "sh", "-c", script, "sh", root]
         probe = words[:3] + ["sh", "-c", 'mount --rbind /proc "$1/proc"', "sh", root]
         if shutil.which("unshare") is None or subprocess.run(probe, capture_output=True).returncode != 0:
