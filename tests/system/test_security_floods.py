@@ -73,7 +73,8 @@ class Floods(unittest.TestCase):
         with open(cls.certificates.path("token"), "w") as file:
             file.write(hs256(claims("agent")))
         serving = cls.certificates.serving(client_ca=None)
-        serving += ["--token-keys", cls.certificates.path("secret"), "--handshake-timeout", "2s"]
+        # --core-dumps: an ordinary user counts their descriptors, too.
+        serving += ["--token-keys", cls.certificates.path("secret"), "--handshake-timeout", "2s", "--core-dumps"]
         trusts = cls.certificates.credentials()
         cls.coordinator = SecureProgram("tutti-coordinator", *serving, credentials=trusts)
         cls.agent = SecureProgram(
