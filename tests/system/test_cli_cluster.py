@@ -47,6 +47,13 @@ class TestCluster(Case):
         self.assertEqual(os.listdir(os.path.dirname(made["folder"])), [])
         self.fails(["list"], "no agent: say --agent ADDRESS, set TUTTI_AGENT, or start a cluster")
 
+    def test_cluster_start__passes_on_what_servers_alone_read(self):
+        given = {"TUTTI_TVM_FUNCTIONS": "demo", "TUTTI_TVM_LIBRARIES": "a.so,b.so", "TUTTI_TOKEN_FILE": "/nowhere"}
+        made = tutti("cluster", "start", "-n", "1", "--json", **given).json
+        with open("/proc/%d/environ" % made["agents"][0]["pid"], "rb") as file:
+            found = dict(one.split("=", 1) for one in file.read().decode().split("\0") if one.startswith("TUTTI_"))
+        self.assertEqual({key: found.get(key) for key in given}, {**given, "TUTTI_TOKEN_FILE": None})
+
     def test_cluster_start__that_fails_says_why_and_leaves_nothing(self):
         first = self.start("-n", "1", "--tcp")
         port = first["coordinator"]["address"].rsplit(":", 1)[1]

@@ -489,25 +489,29 @@ make_room_cluster_agents(const cluster_plan *plan, state *cluster, tutti_error *
     return code;
 }
 
+#define KEPT 4 /* variables */
+
 /* The user's settings for clients are not meant for servers; of the others what says how they log,
- * and where their modules are. Servers of a larger job get all: their certificates are there. */
+ * where their modules are, and what tutti-tvm.so reads. Servers of a larger job get all: their
+ * certificates are there. */
 static char **
 make_environment(const cluster_place *place)
 {
-    static const char *const kept[] = {"TUTTI_LOG", "TUTTI_MODULES"};
-    char words[2][PATH_MAX + 32];
-    const char *changes[3] = {"TUTTI_*"};
+    static const char *const kept[KEPT] = {"TUTTI_LOG", "TUTTI_MODULES", "TUTTI_TVM_LIBRARIES",
+                                           "TUTTI_TVM_FUNCTIONS"};
+    char words[KEPT][4 * PATH_MAX + 32];
+    const char *changes[KEPT + 1] = {"TUTTI_*"};
     size_t count = 1;
     size_t i;
 
     if (place != NULL) {
         return process_environment(NULL, 0);
     }
-    for (i = 0; i < 2; i++) {
+    for (i = 0; i < KEPT; i++) {
         const char *value = getenv(kept[i]);
 
         if (value != NULL) {
-            (void)snprintf(words[i], sizeof(words[i]), "%s=%.*s", kept[i], PATH_MAX, value);
+            (void)snprintf(words[i], sizeof(words[i]), "%s=%.*s", kept[i], 4 * PATH_MAX, value);
             changes[count++] = words[i];
         }
     }

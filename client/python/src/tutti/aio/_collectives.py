@@ -281,7 +281,8 @@ class Collectives:
                     group's size
         op, factor  as all_reduce() has them
         form        "concat": parts are cut along `axis`; "stack": `axis` has one entry for each rank
-                    and goes; "flat": parts of all elements in their order, in the shape `out_shape`
+                    and goes; "flat": parts of all elements in their order, in the shape `out_shape`;
+                    "list": x is a list of one tensor for each rank, of one shape
         out_shape   of "flat"
 
         Returns: [..., n / size, ...] of the dtype of x.
