@@ -57,7 +57,7 @@ static const tutti_option log_table[] = {
     {"log", TUTTI_OPTION_LIST, offsetof(log_options, levels), "info", 0, 0, NULL,
      "what to log: info, or info,rpc=debug,coll=trace"},
     {"log-format", TUTTI_OPTION_WORD, offsetof(log_options, format), "people", 0, 0, NULL,
-     "\"people\", or \"machine\" for key=value lines"},
+     "\"people\", \"machine\" for key=value lines, or \"json\" for an object a line"},
 };
 
 static const tutti_option parent_table[] = {

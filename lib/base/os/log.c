@@ -38,7 +38,7 @@ static struct {
     tutti_log_level most; /* of any room: the quick answer */
     room_level rooms[ROOMS_MAX];
     size_t room_count;
-    bool machine;
+    tutti_log_format format;
     int descriptor;
     pthread_mutex_t lock; /* guards context */
     char context[CONTEXT_MAX_BYTES];
@@ -116,9 +116,9 @@ tutti_log_set_levels(const char *spec, tutti_error *err)
 }
 
 void
-tutti_log_set_output(bool machine, int descriptor)
+tutti_log_set_output(tutti_log_format format, int descriptor)
 {
-    state.machine = machine;
+    state.format = format;
     if (descriptor >= 0) {
         state.descriptor = descriptor;
     }
@@ -127,14 +127,17 @@ tutti_log_set_output(bool machine, int descriptor)
 tutti_code
 tutti_log_set_format(const char *name, tutti_error *err)
 {
-    const bool machine = strcmp(name, "machine") == 0;
+    static const char *const names[] = {"people", "machine", "json"};
+    size_t i;
 
-    if (!machine && strcmp(name, "people") != 0) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "option --log-format: \"%s\", need people or machine", name);
+    for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strcmp(name, names[i]) == 0) {
+            tutti_log_set_output((tutti_log_format)i, -1);
+            return TUTTI_OK;
+        }
     }
-    tutti_log_set_output(machine, -1);
-    return TUTTI_OK;
+    return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
+                      "option --log-format: \"%s\", need people, machine or json", name);
 }
 
 void
@@ -189,20 +192,47 @@ add_time(tutti_text *line)
     tutti_text_add(line, "%s.%03uZ", stamp, (unsigned)(now % TUTTI_NS_PER_S / TUTTI_NS_PER_MS));
 }
 
+/* The words of the context, "rank=3 job=a", as members of an object. */
+static void
+add_json_context(tutti_text *line)
+{
+    const char *at = state.context;
+
+    while (*at != '\0') {
+        const size_t key = strcspn(at, "=");
+        const size_t value = strcspn(at + key, " ");
+
+        if (at[key] == '\0' || value == 0) {
+            return;
+        }
+        tutti_text_add(line, ",\"%.*s\":\"%.*s\"", (int)key, at, (int)(value - 1), at + key + 1);
+        at += key + value;
+        at += *at == ' ' ? 1 : 0;
+    }
+}
+
 static void
 add_log_head(tutti_text *line, const char *room, tutti_log_level level)
 {
+    bool has;
+
     (void)pthread_mutex_lock(&state.lock);
-    if (state.machine) {
+    has = state.context[0] != '\0';
+    if (state.format == TUTTI_LOG_JSON) {
+        tutti_text_add(line, "{\"time\":\"");
+        add_time(line);
+        tutti_text_add(line, "\",\"level\":\"%s\",\"room\":\"%s\"", level_names[level], room);
+        add_json_context(line);
+        tutti_text_add(line, ",\"message\":\"");
+    } else if (state.format == TUTTI_LOG_MACHINE) {
         tutti_text_add(line, "time=");
         add_time(line);
         tutti_text_add(line, " level=%s room=%s%s%s message=\"", level_names[level], room,
-                       state.context[0] == '\0' ? "" : " ", state.context);
+                       has ? " " : "", state.context);
     } else {
         add_time(line);
-        tutti_text_add(line, " %-5s %s%s%s%s: ", level_names[level], room,
-                       state.context[0] == '\0' ? "" : " [", state.context,
-                       state.context[0] == '\0' ? "" : "]");
+        tutti_text_add(line, " %-5s %s%s%s%s: ", level_names[level], room, has ? " [" : "",
+                       state.context, has ? "]" : "");
     }
     (void)pthread_mutex_unlock(&state.lock);
 }
@@ -219,6 +249,22 @@ make_printable(char *text, bool machine)
     return size;
 }
 
+/* A text in quotes, cut so that what ends the object has room. */
+static void
+add_json_message(tutti_text *line, char *message)
+{
+    const char *at = message;
+    const char *end = message + make_printable(message, false);
+    size_t size;
+
+    while ((size = tutti_utf8_size(at, (size_t)(end - at))) > 0 &&
+           line->used < LINE_MAX_BYTES - 16) {
+        tutti_text_add(line, "%s%.*s", *at == '"' || *at == '\\' ? "\\" : "", (int)size, at);
+        at += size;
+    }
+    tutti_text_add(line, "\"}");
+}
+
 /*
  * The line is put together on the stack: the log must work when there is no memory. A message
  * that is too long is cut.
@@ -228,17 +274,24 @@ write_line(const char *room, tutti_log_level level, uint64_t more, const char *f
 {
     char line[LINE_MAX_BYTES];
     tutti_text text = tutti_text_in(line, sizeof(line) - 2); /* room for the quote and newline */
+    char message[LINE_MAX_BYTES];
+    tutti_text words = tutti_text_in(message, sizeof(message));
+    tutti_text *into = state.format == TUTTI_LOG_JSON ? &words : &text;
     size_t head;
     ssize_t written;
 
     add_log_head(&text, room, level);
     head = text.used;
-    tutti_text_add_args(&text, format, args);
+    tutti_text_add_args(into, format, args);
     if (more > 0) {
-        tutti_text_add(&text, " (and %" PRIu64 " more like this)", more);
+        tutti_text_add(into, " (and %" PRIu64 " more like this)", more);
     }
-    text.used = head + make_printable(line + head, state.machine);
-    if (state.machine) {
+    if (state.format == TUTTI_LOG_JSON) {
+        add_json_message(&text, message);
+    } else {
+        text.used = head + make_printable(line + head, state.format == TUTTI_LOG_MACHINE);
+    }
+    if (state.format == TUTTI_LOG_MACHINE) {
         line[text.used++] = '"';
     }
     line[text.used++] = '\n';

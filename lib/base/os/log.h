@@ -1,5 +1,5 @@
 /*
- * Log: lines for people, or key=value for machines, on one descriptor.
+ * Log: lines for people, key=value or JSON for machines, on one descriptor.
  *
  * Rooms return errors and log at DEBUG and below; the mains and the RPC boundary log at INFO and
  * above, so one failure is one line. ERROR: somebody must act. WARN: we went on. INFO: a life
@@ -31,15 +31,21 @@ typedef enum tutti_log_level {
  */
 tutti_code tutti_log_set_levels(const char *spec, tutti_error *err);
 
+typedef enum tutti_log_format {
+    TUTTI_LOG_PEOPLE,
+    TUTTI_LOG_MACHINE, /* key=value */
+    TUTTI_LOG_JSON,    /* an object */
+} tutti_log_format;
+
 /*
- * What --log-format says: "people", or "machine" for key=value lines.
+ * What --log-format says: "people", "machine" or "json".
  *
- * TUTTI_INVALID_ARGUMENT  neither
+ * TUTTI_INVALID_ARGUMENT  none of these
  */
 tutti_code tutti_log_set_format(const char *name, tutti_error *err);
 
-/* key=value lines instead of lines for people; `descriptor` -1 keeps standard error. */
-void tutti_log_set_output(bool machine, int descriptor);
+/* `descriptor` -1 keeps standard error. */
+void tutti_log_set_output(tutti_log_format format, int descriptor);
 
 /* Words that every line carries from now on, "rank=3 job=default". Copied. */
 void tutti_log_set_context(const char *words);

@@ -63,11 +63,36 @@ test_log__is_a_line_for_people(void **state)
     const char *line;
 
     (void)state;
-    tutti_log_set_output(false, ends[1]);
+    tutti_log_set_output(TUTTI_LOG_PEOPLE, ends[1]);
     tutti_log_set_context("rank=3");
     TUTTI_LOG("test", INFO, "formed with %d ranks", 8);
     line = read_line();
     assert_text_has(line, "Z info  test [rank=3]: formed with 8 ranks\n");
+}
+
+static void
+test_log__is_an_object_of_json(void **state)
+{
+    const char *line;
+    tutti_error err;
+    char large[5000];
+
+    (void)state;
+    tutti_log_set_output(TUTTI_LOG_PEOPLE, ends[1]);
+    assert_ok(tutti_log_set_format("json", &err));
+    tutti_log_set_context("rank=3 job=a");
+    TUTTI_LOG("test", WARN, "a \"name\" C:\\x\n\x1b[31m\xc3\xa9 \xff");
+    line = read_line();
+    assert_text_has(line, "{\"time\":\"2");
+    assert_text_has(line, "Z\",\"level\":\"warn\",\"room\":\"test\",\"rank\":\"3\",\"job\":\"a\","
+                          "\"message\":\"a \\\"name\\\" C:\\\\x  [31m\xc3\xa9 ?\"}\n");
+    memset(large, '"', sizeof(large) - 1);
+    large[sizeof(large) - 1] = '\0';
+    TUTTI_LOG("test", WARN, "%s", large);
+    line = read_line();
+    assert_text_has(line, "\\\"\"}\n"); /* cut, and whole */
+    tutti_log_set_context("rank=3");
+    assert_fails(tutti_log_set_format("xml", &err), TUTTI_INVALID_ARGUMENT);
 }
 
 static void
@@ -76,7 +101,7 @@ test_log__is_key_value_for_machines_and_keeps_to_one_line(void **state)
     const char *line;
 
     (void)state;
-    tutti_log_set_output(true, ends[1]);
+    tutti_log_set_output(TUTTI_LOG_MACHINE, ends[1]);
     TUTTI_LOG("test", WARN, "a \"name\"\nlevel=error \x1b[31m");
     line = read_line();
     assert_text_has(line, " level=warn room=test rank=3 message=\"a 'name' level=error  [31m\"\n");
@@ -150,6 +175,7 @@ main(void)
         cmocka_unit_test(test_log__shows_what_its_room_may_say),
         cmocka_unit_test(test_log__refuses_levels_that_are_too_long),
         cmocka_unit_test(test_log__is_a_line_for_people),
+        cmocka_unit_test(test_log__is_an_object_of_json),
         cmocka_unit_test(test_log__is_key_value_for_machines_and_keeps_to_one_line),
         cmocka_unit_test(test_log__lets_nothing_through_that_steers_a_terminal),
         cmocka_unit_test(test_log__is_a_line_for_a_burst),

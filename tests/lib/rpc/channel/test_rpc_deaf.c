@@ -62,7 +62,7 @@ run_deaf(void (*callback)(void *arg))
     tutti_error err;
 
     (void)getrlimit(RLIMIT_NOFILE, &before);
-    tutti_log_set_output(false, STDERR_FILENO);
+    tutti_log_set_output(TUTTI_LOG_PEOPLE, STDERR_FILENO);
     (void)tutti_log_set_levels("error", NULL);
     echo_server_init(&self.server, "127.0.0.1:0");
     self.server.options.self_check_ns = 200 * TUTTI_NS_PER_MS;

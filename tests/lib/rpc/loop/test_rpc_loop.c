@@ -367,11 +367,11 @@ test_log__of_grpc_is_ours_and_limited(void **state)
 
     (void)state;
     assert_int_equal(pipe(pipes), 0);
-    tutti_log_set_output(false, pipes[1]);
+    tutti_log_set_output(TUTTI_LOG_PEOPLE, pipes[1]);
     for (i = 0; i < 1000; i++) {
         gpr_log(GPR_ERROR, "a stranger sent garbage number %zu", i);
     }
-    tutti_log_set_output(false, STDERR_FILENO);
+    tutti_log_set_output(TUTTI_LOG_PEOPLE, STDERR_FILENO);
     (void)close(pipes[1]);
     size = read(pipes[0], text, sizeof(text) - 1);
     (void)close(pipes[0]);
