@@ -213,6 +213,22 @@ class Collectives(case.AgentCase):
                 agent.line.unary("Collectives.Cancel", request)
             self.assertIn(caught.exception.reason, (reason, "NO_WORK"))
 
+    def test_the_last_call_of_who_is_missing_may_be_one_that_was_refused(self):
+        def work(agent):
+            agent.barrier()
+            with self.assertRaises(tutti.TuttiError) as caught:
+                agent.all_reduce("tensor-that-is-not-there" if agent.rank == 1 else np.ones(1), out=None)
+            self.assertEqual(caught.exception.reason, "NO_TENSOR")
+            if agent.rank == 0:
+                with self.assertRaises(tutti.TuttiTimeout) as caught:
+                    agent.all_reduce(np.ones(1), timeout=0.2)
+                return str(caught.exception)
+            return None
+
+        found = self.all(work)[0]
+        self.assertRegex(found, r"rank 1 has not called it \(last: op \d+, which was refused or had failed\)")
+        self.all(lambda agent: agent.rank == 0 or self.assertRaises(tutti.TuttiError, agent.barrier))
+
     def test_send_and_receive(self):
         def work(agent):
             if agent.rank == 0:

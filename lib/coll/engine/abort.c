@@ -140,6 +140,7 @@ skip_number(tutti_coll_group *group, uint64_t sequence)
     if (skipped) {
         group->begun = sequence;
         tutti_coll_unpark_until(engine, &group->unexpected, group->live_epoch, sequence);
+        group->begun_args = (tutti_coll_args){0};
     }
     return skipped;
 }
@@ -413,6 +414,7 @@ run_refuse(tutti_coll_engine *engine, tutti_coll_item *item)
     if (!group->closed && self->epoch == group->live_epoch) {
         group->begun = self->sequence;
         tutti_coll_unpark_until(engine, &group->unexpected, self->epoch, self->sequence);
+        group->begun_args = (tutti_coll_args){0}; /* else the number stands beside the op before */
         if (!tutti_coll_take_pending_abort(group, self->sequence, &unused)) {
             tutti_error_set_op(&self->why, group->name, self->sequence, (int32_t)engine->rank);
             tutti_coll_tell(group, self->epoch, self->sequence, &self->why);
@@ -453,6 +455,7 @@ tutti_coll_refuse(tutti_coll_group *group, uint64_t expect, const tutti_error *w
     (void)pthread_mutex_lock(&engine->lock);
     if (!engine->stopping && (expect == 0 || expect == group->sequence + 1)) {
         sequence = ++group->sequence;
+        group->last = (tutti_coll_args){0}; /* else the number would stand beside the op before */
         atomic_fetch_add(&group->refs, 1);
         *self = (refusal){.item.run = run_refuse,
                           .group = group,

@@ -598,6 +598,8 @@ tutti_coll_group_last(tutti_coll_group *group, char *ret_text, size_t size)
     (void)pthread_mutex_unlock(&group->engine->lock);
     if (last.kind != 0) {
         tutti_coll_describe(&last, &text);
+    } else if (sequence != 0) {
+        tutti_text_add(&text, "a call that was refused");
     }
     return sequence;
 }

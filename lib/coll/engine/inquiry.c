@@ -135,7 +135,8 @@ tutti_coll_answer_query(tutti_coll_engine *engine, const tutti_packet *query)
     if (group != NULL && group->live_epoch == query->epoch && group->begun > 0) {
         tutti_text text = tutti_text_in(words, sizeof(words));
 
-        tutti_text_add(&text, "op %" PRIu64 " ", group->begun);
+        tutti_text_add(&text, "op %" PRIu64 "%s", group->begun,
+                       group->begun_args.kind != 0 ? " " : ", which was refused or had failed");
         if (group->begun_args.kind != 0) {
             tutti_coll_describe(&group->begun_args, &text);
         }
