@@ -58,6 +58,27 @@ client_wire_describe(tutti_client *client, uint64_t deadline_ns,
     return TUTTI_OK;
 }
 
+/* "world" comes first, so it is the newest one if nothing has run. */
+static void
+read_newest(const Tutti__V1__GetStatsResponse *response, tutti_agent_stats *ret)
+{
+    const Tutti__V1__GroupStats *newest = NULL;
+    size_t i;
+
+    for (i = 0; i < response->n_groups; i++) {
+        const Tutti__V1__GroupStats *group = response->groups[i];
+
+        if (group->sequence > 0 && (newest == NULL || group->idle_ms < newest->idle_ms)) {
+            newest = group;
+        }
+    }
+    if (newest != NULL) {
+        ret->newest_sequence = newest->sequence;
+        client_read_text(newest->group, ret->newest_group, sizeof(ret->newest_group));
+        client_read_text(newest->last_op, ret->newest_op, sizeof(ret->newest_op));
+    }
+}
+
 static void
 read_world(const Tutti__V1__GetStatsResponse *response, tutti_agent_stats *ret)
 {
@@ -104,6 +125,7 @@ tutti_agent_stat(tutti_client *client, tutti_agent_stats *ret_stats, tutti_error
                                      .op_failed_count = response->op_failed_count,
                                      .call_running_count = response->call_running_count};
     read_world(response, ret_stats);
+    read_newest(response, ret_stats);
     read_gpus(response, ret_stats);
     tutti_rpc_message_free(message);
     return TUTTI_OK;

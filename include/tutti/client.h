@@ -326,6 +326,13 @@ typedef struct tutti_agent_stats {
     /* Bytes of tensors on all GPUs of the agent together, and the sum of their limits. */
     uint64_t gpu_used_bytes;
     uint64_t gpu_limit_bytes;
+    /*
+     * Of all groups the one in which an op runs, or ended last; that group's last op, and its number in
+     * the group. "" and 0 = no op has begun.
+     */
+    char newest_group[TUTTI_NAME_MAX + 1];
+    char newest_op[128];
+    uint64_t newest_sequence;
 } tutti_agent_stats;
 
 /*

@@ -137,6 +137,7 @@ on_stats(tutti_rpc_call *call, void *arg)
     groups[0].sequence = 9;
     groups[1].group = text("world");
     groups[1].sequence = 42;
+    groups[1].idle_ms = 7;
     groups[1].last_op = text("all_reduce(sum, FP32[1024])");
     response.groups = pointers;
     response.n_groups = 2;

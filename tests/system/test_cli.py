@@ -96,7 +96,7 @@ class TestTensors(ClusterCase):
         self.assertEqual(self.json("stat", "y"), tensors[1])
         table = self.well("list").text.split("\n")
         self.assertRegex(table[0], "^HANDLE +NAME +DTYPE +SHAPE +SIZE +STATE +OWNER$")
-        self.assertRegex(table[1], r"^tensor:0\.[0-9a-f]{16}\.\d+ +x +FP32 +\[2, 3\] +24 B +ready +\S+$")
+        self.assertRegex(table[1], r"^tensor:0\.[0-9a-f]{16}\.\d+ +x +FP32 +\[2, 3\] +24 B +ready +local$")
         self.assertEqual(self.json("delete", "x", "y")["deleted"], ["x", "y"])
         self.fails(["stat", "x"], 'no tensor is named "x"')
         self.fails(["delete", "x"], "tutti: x: ")
@@ -357,6 +357,11 @@ class TestCollectives(ClusterCase):
         self.assertIn("4 of 4 ranks alive", lines[0])
         self.assertRegex(lines[1], "^RANK +STATE +HOST +DEVICE +TENSORS +MEMORY +CALLS +LAST OP +HEALTH$")
         self.assertRegex(lines[3], r"^ +1 +alive .* 1 +1 KiB +lane +all_reduce\(sum, FP32\[2, 3\]\) +serving$")
+        self.well("group", "create", "pair", "0-%d" % (RANKS - 1))
+        self.well("barrier", "--group", "pair")
+        one = self.json("status")["ranks"][1]
+        self.assertEqual((one["newest_group"], one["newest_op"], one["newest_sequence"]), ("pair", "barrier()", 1))
+        self.assertIn(" pair: barrier() ", self.well("status").text)
 
 
 if __name__ == "__main__":

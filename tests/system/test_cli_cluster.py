@@ -365,7 +365,7 @@ class TestRun(Case):
     def test_run__ends_after_its_time(self):
         done = tutti("run", "-n", "2", "-t", "300ms", "--", "sleep", "600")
         self.assertEqual(done.code, 124, done)
-        self.assertIn("--timeout of 300 ms", done.err)
+        self.assertIn("--timeout of 0.3 s", done.err)
 
     def test_run__says_what_it_cannot_do(self):
         self.fails(["run", "-n", "2"], "too few arguments", code=2)

@@ -22,6 +22,9 @@ class TestGroups(ClusterCase):
         for one in (first, second):
             self.well("group", "delete", one["name"])
 
+    def test_group_create__with_an_empty_name_is_refused(self):
+        self.fails(["group", "create", "", "0,1"], "an empty name: write - for", code=2)
+
     def test_group_create__with_a_tag_finds_it_again(self):
         first = self.json("group", "create", "-", "2,0", "--tag", "blu")
         self.assertEqual(self.json("group", "create", "-", "2,0", "--tag", "blu"), first)

@@ -77,7 +77,7 @@ class Told(unittest.TestCase):
         self.assertTrue(why["shared_memory"])
         got, out, err = support.run(*words, timeout=60)
         self.assertIn("3 ranks on 1 host, sharing memory", out)
-        self.assertIn("is what the coordinator knows", out)
+        self.assertIn("host placement is taken from the coordinator", out)
 
     def test_explain_of_floats_keeps_the_order(self):
         for size in ("65", "64K", "1M", "64M", "1G"):

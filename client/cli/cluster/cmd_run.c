@@ -409,9 +409,8 @@ conclude_ended(running *self)
                    self->nodes.rank, self->nodes.here.host);
     tell_others(self, text);
     if (set->late) {
-        (void)fprintf(self->cli->err,
-                      "tutti: run: the programs were ended: --timeout of %" PRIu32 " ms\n",
-                      set->limit_ms);
+        (void)fprintf(self->cli->err, "tutti: run: the programs were ended: --timeout of %.6g s\n",
+                      set->limit_ms / 1000.0);
     }
     return set->late ? EXIT_LATE : 128 + set->signal;
 }

@@ -93,7 +93,7 @@ say_why(const cli *self, const tutti_explanation *why)
     if (!why->settled) {
         (void)fprintf(out, "no op has run in this group yet: %s\n",
                       why->host_count < why->rank_count || why->rank_count == 1
-                          ? "which ranks share a host is what the coordinator knows"
+                          ? "host placement is taken from the coordinator"
                           : "each rank is taken to be on a host of its own");
     }
 }

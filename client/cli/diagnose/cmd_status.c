@@ -196,8 +196,8 @@ json_status_rank(const seen *one)
         const tutti_agent_stats *stats = &one->stats;
 
         (void)json_object_update_new(
-            rank, json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "tensors",
-                            (json_int_t)stats->tensor_count, "memory_used_bytes",
+            rank, json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:I, s:s}",
+                            "tensors", (json_int_t)stats->tensor_count, "memory_used_bytes",
                             (json_int_t)stats->memory_used_bytes, "memory_limit_bytes",
                             (json_int_t)stats->memory_limit_bytes, "gpu_used_bytes",
                             (json_int_t)stats->gpu_used_bytes, "gpu_limit_bytes",
@@ -205,7 +205,9 @@ json_status_rank(const seen *one)
                             (json_int_t)stats->op_running_count, "ops_done",
                             (json_int_t)stats->op_done_count, "ops_failed",
                             (json_int_t)stats->op_failed_count, "last_sequence",
-                            (json_int_t)stats->world_sequence, "last_op", stats->world_last_op));
+                            (json_int_t)stats->world_sequence, "last_op", stats->world_last_op,
+                            "newest_group", stats->newest_group, "newest_sequence",
+                            (json_int_t)stats->newest_sequence, "newest_op", stats->newest_op));
         cli_add_way(rank, &one->no_lane);
     } else if (info->state == TUTTI_RANK_ALIVE) {
         (void)json_object_set_new(rank, "error", cli_json_error(&one->err));
@@ -254,7 +256,12 @@ write_last_op(FILE *out, const json_t *row, const char *key)
     const json_t *error = json_object_get(row, "error");
 
     if (is_answering(row)) {
+        const char *group = cli_row_text(row, "newest_group");
+
         (void)fputs(cli_row_number(row, "ops_running") > 0 ? "* " : "", out);
+        if (group[0] != '\0' && strcmp(group, "world") != 0) {
+            (void)fprintf(out, "%s: ", group);
+        }
         return cli_cell_value(out, row, key);
     }
     if (error != NULL) {
@@ -293,7 +300,7 @@ static const cli_column status_columns[] = {
     {">TENSORS", "tensors", NULL},
     {">MEMORY", "memory_used_bytes", write_memory},
     {"CALLS", "calls", cli_write_way},
-    {"LAST OP", "last_op", write_last_op},
+    {"LAST OP", "newest_op", write_last_op},
     {"HEALTH", "health", write_health},
     {0},
 };

@@ -55,6 +55,9 @@ cli_group_create(cli *self)
         return cli_usage(self, "unexpected argument \"%s\": ranks are one word, with commas: 0,1,7",
                          self->arguments[2]);
     }
+    if (name[0] == '\0') {
+        return cli_usage(self, "an empty name: write - for a group without a name of its own");
+    }
     if (!cli_parse_ranks(self->arguments[1], &ranks, &count)) {
         return cli_usage(self, "\"%s\" is no list of ranks: write 0-3,7", self->arguments[1]);
     }

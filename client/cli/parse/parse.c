@@ -300,8 +300,13 @@ cli_number(cli *self, const char *option, int64_t least, int64_t most, int64_t *
     if (value == NULL || cli_parse_number(value, least, most, ret)) {
         return true;
     }
-    (void)cli_usage(self, "--%s \"%s\": need a whole number from %" PRId64 " to %" PRId64, option,
-                    value, least, most);
+    if (most == INT64_MAX) {
+        (void)cli_usage(self, "--%s \"%s\": need a whole number, at least %" PRId64, option, value,
+                        least);
+    } else {
+        (void)cli_usage(self, "--%s \"%s\": need a whole number from %" PRId64 " to %" PRId64,
+                        option, value, least, most);
+    }
     return false;
 }
 

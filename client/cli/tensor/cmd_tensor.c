@@ -266,7 +266,13 @@ write_state(FILE *out, const json_t *row, const char *key)
 static cli_style
 write_owner(FILE *out, const json_t *row, const char *key)
 {
-    (void)cli_cell_value(out, row, key);
+    const char *owner = json_string_value(json_object_get(row, key));
+
+    if (owner != NULL && strcmp(owner, "unix:") == 0) {
+        (void)fputs("local", out); /* a client of this host, without a token */
+    } else {
+        (void)cli_cell_value(out, row, key);
+    }
     (void)fputs(json_is_true(json_object_get(row, "ephemeral")) ? " (ephemeral)" : "", out);
     return CLI_PLAIN;
 }

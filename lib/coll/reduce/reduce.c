@@ -93,7 +93,11 @@ tutti_reduce_check(tutti_reduce reduce, tutti_dtype dtype, tutti_error *err)
                               "no arithmetic on %s: convert the tensor first",
                               tutti_dtype_name(dtype));
     }
-    if (reduce <= TUTTI_REDUCE_NONE || reduce >= TUTTI_REDUCE_OPS) {
+    if (reduce == TUTTI_REDUCE_NONE) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_REDUCE_OP",
+                              "no reduce op is given: need sum, prod, min, max, avg, ...");
+    }
+    if (reduce < TUTTI_REDUCE_NONE || reduce >= TUTTI_REDUCE_OPS) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_REDUCE_OP",
                               "reduce op %d is unknown", (int)reduce);
     }

@@ -348,6 +348,23 @@ get_set_algorithm(const char *word, size_t size)
 }
 
 tutti_code
+tutti_selection_refuse_kind(const char *word, size_t size, tutti_error *err)
+{
+    char list[256];
+    tutti_text text = tutti_text_in(list, sizeof(list));
+    int i;
+
+    for (i = 1; i < TUTTI_COLL_KIND_COUNT; i++) {
+        if (i != TUTTI_COLL_SEND && i != TUTTI_COLL_RECV) {
+            tutti_text_add(&text, " %s", tutti_coll_kind_name((tutti_coll_kind)i));
+        }
+    }
+    return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_ALGORITHM",
+                          "%.*s is no op with algorithms: there are%s",
+                          (int)(size < 64 ? size : 64), word, list);
+}
+
+tutti_code
 tutti_selection_check_pair(const char *kind_word, size_t kind_size, const char *word, size_t size,
                            tutti_coll_kind *ret_kind, tutti_algorithm *ret_algorithm,
                            tutti_error *err)
@@ -358,15 +375,8 @@ tutti_selection_check_pair(const char *kind_word, size_t kind_size, const char *
     tutti_text text = tutti_text_in(list, sizeof(list));
     int i;
 
-    for (i = 1; kind == 0 && i < TUTTI_COLL_KIND_COUNT; i++) {
-        if (i != TUTTI_COLL_SEND && i != TUTTI_COLL_RECV) {
-            tutti_text_add(&text, " %s", tutti_coll_kind_name((tutti_coll_kind)i));
-        }
-    }
     if (kind == 0) {
-        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_ALGORITHM",
-                              "%.*s is no op with algorithms: there are%s",
-                              (int)(kind_size < 64 ? kind_size : 64), kind_word, list);
+        return tutti_selection_refuse_kind(kind_word, kind_size, err);
     }
     for (i = 1; i < TUTTI_ALGORITHM_COUNT; i++) {
         if (tutti_algorithm_does((tutti_algorithm)i, kind)) {

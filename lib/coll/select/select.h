@@ -138,6 +138,9 @@ void tutti_selection_seal(tutti_selection *selection);
  */
 tutti_code tutti_selection_force(tutti_selection *selection, const char *text, tutti_error *err);
 
+/* The error of a word that is no op with algorithms: names those that are. INVALID_ARGUMENT, BAD_ALGORITHM */
+tutti_code tutti_selection_refuse_kind(const char *word, size_t size, tutti_error *err);
+
 /* Words as above: which they mean, or the same failures. */
 tutti_code tutti_selection_check_pair(const char *kind_word, size_t kind_size, const char *word,
                                       size_t size, tutti_coll_kind *ret_kind,

@@ -268,6 +268,7 @@ join_failed(struct agent_member *self, const tutti_error *err)
 {
     tutti_error all = *err;
     const char *advice;
+    bool same;
 
     if (self->agent->state == AGENT_JOINING && self->said_count == 0) {
         /* Once, while this loop has nothing else to do than to wait for the coordinator. */
@@ -284,11 +285,14 @@ join_failed(struct agent_member *self, const tutti_error *err)
         self->agent->hooks->give_up(self->agent, &all);
         return;
     }
+    same = strncmp(self->waits, all.text, sizeof(self->waits) - 1) == 0;
     (void)snprintf(self->waits, sizeof(self->waits), "%.*s", (int)sizeof(self->waits) - 1,
                    all.text);
     if (may_say(self)) {
-        TUTTI_LOG("agent", WARN, "waiting for the coordinator at %s: %s%s",
-                  self->agent->options->coordinator, all.text, say_limit(self));
+        same = same && self->said_count > 1;
+        TUTTI_LOG("agent", WARN, "%swaiting for the coordinator at %s%s%s%s", same ? "still " : "",
+                  self->agent->options->coordinator, same ? "" : ": ", same ? "" : all.text,
+                  same ? "" : say_limit(self));
     }
     try_later(self);
 }

@@ -120,6 +120,9 @@ write_group_stats(const agent_group *group, wire_group *one)
     one->message.id = tutti_coll_group_id(group->coll);
     one->message.sequence = tutti_coll_group_last(group->coll, one->last, sizeof(one->last));
     one->message.last_op = one->last;
+    if (tutti_list_empty(&group->running) && group->last_ns != 0) {
+        one->message.idle_ms = (tutti_clock_ns() - group->last_ns) / TUTTI_NS_PER_MS;
+    }
 }
 
 /*

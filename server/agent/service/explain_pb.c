@@ -60,8 +60,7 @@ read_question(const Tutti__V1__ExplainRequest *request, tutti_selection_query *q
     query->bytes = request->bytes;
     query->regular = true;
     if (query->kind == 0) {
-        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_ALGORITHM",
-                              "\"%.64s\" is no op with algorithms", request->op);
+        return tutti_selection_refuse_kind(request->op, strlen(request->op), err);
     }
     return read_order(request, query, err);
 }

@@ -379,6 +379,8 @@ test_stats__tell_what_the_agent_has_done(void **state)
     assert_int_equal(stats.op_done_count, 41);
     assert_int_equal(stats.world_sequence, 42);
     assert_string_equal(stats.world_last_op, "all_reduce(sum, FP32[1024])");
+    assert_string_equal(stats.newest_group, "tp/0");
+    assert_int_equal(stats.newest_sequence, 9);
 }
 
 int

@@ -347,7 +347,7 @@ test_reduce_check__says_what_does_not_fit(void **state)
         {TUTTI_REDUCE_AVG, TUTTI_DTYPE_BOOL, "BAD_REDUCE_OP", "avg on BOOL"},
         {TUTTI_REDUCE_MAX, TUTTI_DTYPE_COMPLEX64, "BAD_REDUCE_OP", "max on COMPLEX64"},
         {TUTTI_REDUCE_PREMUL_SUM, TUTTI_DTYPE_INT32, "BAD_REDUCE_OP", "premul_sum on INT32"},
-        {TUTTI_REDUCE_NONE, TUTTI_DTYPE_INT32, "BAD_REDUCE_OP", "reduce op 0"},
+        {TUTTI_REDUCE_NONE, TUTTI_DTYPE_INT32, "BAD_REDUCE_OP", "no reduce op is given"},
         {(tutti_reduce)77, TUTTI_DTYPE_INT32, "BAD_REDUCE_OP", "reduce op 77"},
         {TUTTI_REDUCE_SUM, TUTTI_DTYPE_FP8_E4M3, "DTYPE_UNSUPPORTED",
          "no arithmetic on FP8_E4M3: convert the tensor first"},
