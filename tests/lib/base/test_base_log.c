@@ -111,12 +111,12 @@ static void
 test_log__lets_nothing_through_that_steers_a_terminal(void **state)
 {
     (void)state;
-    tutti_log_set_output(false, ends[1]);
+    tutti_log_set_output(TUTTI_LOG_PEOPLE, ends[1]);
     TUTTI_LOG("test", WARN,
               "of \xc2\x9b"
               "2J \xe2\x80\xaehost\x9b caf\xc3\xa9");
     assert_text_has(read_line(), ": of  2J  host? caf\xc3\xa9\n");
-    tutti_log_set_output(true, ends[1]);
+    tutti_log_set_output(TUTTI_LOG_MACHINE, ends[1]);
 }
 
 static void
