@@ -100,7 +100,7 @@ find_symbol(const libraries *self, const char *name, void *ret_function)
 static bool
 find_symbols(const libraries *self)
 {
-    tvm_ffi found;
+    tvm_ffi found = {0};
 
     if (!find_symbol(self, "TVMFFIFunctionGetGlobal", &found.find) ||
         !find_symbol(self, "TVMFFIFunctionCall", &found.call) ||
@@ -108,6 +108,9 @@ find_symbols(const libraries *self)
         !find_symbol(self, "TVMFFIErrorMoveFromRaised", &found.take_error) ||
         !find_symbol(self, "TVMFFIGetTypeInfo", &found.type)) {
         return false;
+    }
+    if (!find_symbol(self, "TVMFFITensorFromDLPack", &found.from_dlpack)) {
+        self->text[0] = '\0'; /* kernels do without it */
     }
     tvm_library = found;
     return true;
@@ -146,6 +149,14 @@ tvm_function_find(const char *name)
     tvm_object *function = NULL;
 
     return tvm_library.find(&span, &function) == 0 ? function : NULL;
+}
+
+void
+tvm_error_drop(void)
+{
+    char text[8];
+
+    tvm_error_take(text, sizeof(text));
 }
 
 void

@@ -59,6 +59,13 @@ typedef struct tvm_type {
     tutti_span name; /* "ffi.Array" */
 } tvm_type;
 
+/* DLManagedTensor: a tensor that has an owner. */
+typedef struct tvm_managed {
+    DLTensor tensor;
+    void *owner;
+    void (*free)(struct tvm_managed *self);
+} tvm_managed;
+
 /* The functions that we call; comments say what is not plain. All return 0, or not 0: `take_error`. */
 typedef struct tvm_ffi {
     /* TVMFFIFunctionGetGlobal: NULL in ret_function if there is none. */
@@ -71,6 +78,10 @@ typedef struct tvm_ffi {
     void (*take_error)(tvm_object **ret_error);
     /* TVMFFIGetTypeInfo */
     const tvm_type *(*type)(int32_t kind);
+    /* TVMFFITensorFromDLPack: `managed` belongs to the tensor; 0 or the alignment, whether it is to be
+     * row-major. NULL where TVM-FFI lacks it. */
+    int (*from_dlpack)(struct tvm_managed *managed, int32_t alignment, int32_t row_major,
+                       tvm_object **ret_tensor);
 } tvm_ffi;
 
 /* Good as soon as tvm_ffi_open has succeeded, until the process ends. */
@@ -105,5 +116,8 @@ tvm_object *tvm_function_find(const char *name);
 
 /* What has just failed on this thread: "ValueError: it is odd". */
 void tvm_error_take(char *ret_text, size_t size);
+
+/* The same, which nobody is told. */
+void tvm_error_drop(void);
 
 #endif

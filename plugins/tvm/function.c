@@ -22,8 +22,8 @@ fail_call(const tutti_env *env)
     return env->fail(env, NULL, text);
 }
 
-static int
-call_function(tvm_object *function, const tutti_env *env, const tvm_args *args, tutti_any *ret)
+int
+tvm_function_call(tvm_object *function, const tutti_env *env, const tvm_args *args, tutti_any *ret)
 {
     tvm_any returned = tvm_any_of(TUTTI_ANY_NULL);
 
@@ -43,7 +43,7 @@ tvm_function_run(tvm_object *function, const tutti_env *env, const tutti_any *ar
     if (!tvm_args_open(&opened, env, args, count)) {
         return -1;
     }
-    status = call_function(function, env, &opened, ret);
+    status = tvm_function_call(function, env, &opened, ret);
     tvm_args_close(&opened);
     return status;
 }

@@ -4,7 +4,7 @@
 #ifndef PLUGINS_TVM_FUNCTION_H
 #define PLUGINS_TVM_FUNCTION_H
 
-#include "ffi.h"
+#include "value.h"
 
 /* Call it, as a tutti_function does. [in, borrowed] function */
 int tvm_function_run(tvm_object *function, const tutti_env *env, const tutti_any *args,
@@ -16,5 +16,9 @@ int tvm_function_run(tvm_object *function, const tutti_env *env, const tutti_any
  * [in, owned] function  given up if it was not added
  */
 int tvm_function_add(const tutti_registry *registry, const char *name, tvm_object *function);
+
+/* Call it with arguments that are open, and take what it returns. */
+int tvm_function_call(tvm_object *function, const tutti_env *env, const tvm_args *args,
+                      tutti_any *ret);
 
 #endif

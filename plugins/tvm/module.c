@@ -5,6 +5,7 @@
 
 #include "ffi.h"
 #include "function.h"
+#include "machine.h"
 #include "symbols.h"
 
 #define PREFIX "__tvm_ffi_"
@@ -86,9 +87,12 @@ int
 tvm_module_load(const tutti_registry *registry, const char *path, void *library)
 {
     module self = {.registry = registry, .path = path, .any = tvm_any_of(TUTTI_ANY_NULL)};
-    const int status = tvm_symbols_list(library, on_symbol, &self);
+    int status = tvm_symbols_list(library, on_symbol, &self);
     const bool is_ours = self.any.kind != TUTTI_ANY_NULL;
 
+    if (status == 0 && is_ours) {
+        status = tvm_machine_add(registry, &self.any, self.find);
+    }
     tvm_any_free(&self.any);
     if (self.find != NULL) {
         (void)tvm_library.unref(self.find);

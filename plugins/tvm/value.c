@@ -10,6 +10,18 @@
 
 /* ------------------------------------------------------------------------------ arguments */
 
+static size_t
+bytes_of(const DLTensor *tensor)
+{
+    size_t count = 1;
+    int32_t d;
+
+    for (d = 0; d < tensor->ndim; d++) {
+        count *= (size_t)tensor->shape[d];
+    }
+    return (count * tensor->dtype.bits * tensor->dtype.lanes + 7) / 8;
+}
+
 static void
 copy_tensor_head(tvm_args *args, int32_t i, int64_t *strides)
 {
@@ -126,6 +138,85 @@ tvm_args_close(tvm_args *args)
     free(args->strides);
 }
 
+/* ------------------------------------------------------------------------------ copies */
+
+#define ALIGNMENT 64 /* kAllocAlignment, which kernels count on */
+
+static void
+free_managed(tvm_managed *self)
+{
+    free(self->tensor.data);
+    free(self->owner);
+    free(self);
+}
+
+/* Its shape and strides are behind `owner`. NULL: no memory. */
+static tvm_managed *
+copy_tensor(const DLTensor *from)
+{
+    const size_t dims = (size_t)from->ndim;
+    const size_t bytes = bytes_of(from);
+    tvm_managed *made = calloc(1, sizeof(*made));
+    int64_t *numbers = calloc(2 * dims + 1, sizeof(*numbers));
+    void *data = aligned_alloc(ALIGNMENT, (bytes / ALIGNMENT + 1) * ALIGNMENT);
+
+    if (made == NULL || numbers == NULL || data == NULL) {
+        free(made);
+        free(numbers);
+        free(data);
+        return NULL;
+    }
+    if (bytes > 0) {
+        memcpy(data, (const char *)from->data + from->byte_offset, bytes);
+    }
+    memcpy(numbers, from->shape, dims * sizeof(*numbers));
+    memcpy(numbers + dims, from->strides, dims * sizeof(*numbers));
+    *made = (tvm_managed){.tensor = *from, .owner = numbers, .free = free_managed};
+    made->tensor.data = data;
+    made->tensor.byte_offset = 0;
+    made->tensor.shape = numbers;
+    made->tensor.strides = numbers + dims;
+    return made;
+}
+
+static int
+own_tensor(const tutti_env *env, tvm_any *any)
+{
+    tvm_managed *made;
+    tvm_object *object = NULL;
+    char text[256];
+
+    if (any->u.tensor->device.device_type != 1) {
+        return env->fail(env, BAD_VALUE,
+                         "TVM's virtual machine runs on the CPU here: copy the tensor to cpu");
+    }
+    made = copy_tensor(any->u.tensor);
+    if (made == NULL) {
+        return env->fail(env, "NO_MEMORY", "no memory for the arguments");
+    }
+    if (tvm_library.from_dlpack(made, 0, 1, &object) != 0) {
+        free_managed(made);
+        tvm_error_take(text, sizeof(text));
+        return env->fail(env, BAD_VALUE, text);
+    }
+    *any = tvm_any_of(TVM_TENSOR);
+    any->u.object = object;
+    return 0;
+}
+
+bool
+tvm_args_own(tvm_args *args, const tutti_env *env)
+{
+    int32_t i;
+
+    for (i = 0; i < args->count; i++) {
+        if (args->anys[i].kind == TUTTI_ANY_TENSOR && own_tensor(env, &args->anys[i]) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* ------------------------------------------------------------------------------ tensors that are returned */
 
 /* One of the arguments, or one that the function has made. */
@@ -155,18 +246,6 @@ is_row_major(const DLTensor *tensor)
         stride *= tensor->shape[d];
     }
     return true;
-}
-
-static size_t
-bytes_of(const DLTensor *tensor)
-{
-    size_t count = 1;
-    int32_t d;
-
-    for (d = 0; d < tensor->ndim; d++) {
-        count *= (size_t)tensor->shape[d];
-    }
-    return (count * tensor->dtype.bits * tensor->dtype.lanes + 7) / 8;
 }
 
 /* TVM-FFI owns its memory: the agent gets a copy. */

@@ -20,6 +20,12 @@ bool tvm_args_open(tvm_args *args, const tutti_env *env, const tutti_any *from, 
 void tvm_args_close(tvm_args *args);
 
 /*
+ * Copy the tensors among open arguments, so that the function may keep them. False after env->fail; close
+ * the arguments in either case.
+ */
+bool tvm_args_own(tvm_args *args, const tutti_env *env);
+
+/*
  * What a function has returned. The content of `returned` is the thread's afterwards, and stays until
  * its next call: the agent copies it before. Returns 0, or what env->fail does.
  */

@@ -4,6 +4,7 @@ Method: apache-tvm-ffi comes from PyPI into a virtual environment; tvm_module.c 
 headers, and a real agent, which was built without TVM, loads both.
 """
 
+import concurrent.futures
 import os
 import shutil
 import subprocess
@@ -164,6 +165,94 @@ class Libraries(Tvm):
         self.assertEqual(names, ["tvm.call", "tvm.demo.twice", "tvm.ffi.Shape"])
         self.assertEqual(self.call("tvm.demo.twice", 4).integer, 8)
         self.assertEqual(list(self.call("tvm.ffi.Shape", 2, 3).shape.dims), [2, 3])
+
+
+RELAX = """
+import tvm
+from tvm.script import ir as I, relax as R
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((2, 3), "float32"), y: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+        with R.dataflow():
+            total = R.add(x, y)
+            out = R.multiply(total, y)
+            R.output(out)
+        return out
+
+    @R.function
+    def same(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+        return x
+
+tvm.compile(Module, target="llvm").export_library("%s")
+"""
+
+
+class Machines(FunctionsCase):
+    """A program of Relax, which the newest apache-tvm has compiled."""
+
+    size = 1
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="tutti-tvm-")
+        python = worlds.environment("apache-tvm", "numpy", name="venv-tvm")
+        words = "import os, tvm, tvm_ffi.libinfo as l; print(tvm.__version__); print(l.find_libtvm_ffi());"
+        words += "print(os.path.join(os.path.dirname(tvm.__file__), 'lib'))"
+        version, library, folder = worlds.must([python, "-c", words]).strip().split("\n")[-3:]
+        print("# apache-tvm " + version, flush=True)
+        names = ("libtvm_runtime.so", "libtvm_runtime_extra.so")
+        found = [path for path in (os.path.join(folder, name) for name in names) if os.path.exists(path)]
+        source = os.path.join(cls.folder.name, "relax_of_tests.py")
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(RELAX % os.path.join(cls.folder.name, "model.so"))
+        worlds.must([python, source])
+        cls.options = ("--plugin", PLUGIN, "--module-path", cls.folder.name)
+        with unittest.mock.patch.dict(os.environ, {"TUTTI_TVM_LIBRARIES": ",".join([library, *found])}):
+            super().setUpClass()
+
+    @classmethod
+    def tearDownClass(cls):
+        super().tearDownClass()
+        cls.folder.cleanup()
+
+    def setUp(self):
+        super().setUp()
+        self.loaded = self.stub().LoadModule(functions.LoadModuleRequest(path="model.so"), timeout=LONG_S)
+        self.agent = self.cluster.agents[0]
+
+    def test_it_runs_in_the_virtual_machine_beside_its_kernels(self):
+        names = {one.name for one in self.loaded.functions}
+        self.assertEqual(names, {"model.main", "model.same", "model.add", "model.multiply"})
+        x = self.agent.put(np.arange(6, dtype=np.float32).reshape(2, 3))
+        y = self.agent.put(np.full((2, 3), 2, np.float32))
+        for _ in range(3):
+            made = self.call("model.main", {"tensor": x}, {"tensor": y}).tensor
+            want = 2 * (np.arange(6, dtype=np.float32).reshape(2, 3) + 2)
+            np.testing.assert_array_equal(self.agent.get(made), want)
+
+    def test_what_it_returns_is_a_copy_also_of_an_argument(self):
+        x = self.agent.put(np.ones((2, 3), np.float32))
+        made = self.call("model.same", {"tensor": x}).tensor
+        self.assertNotEqual(made, x)
+        np.testing.assert_array_equal(self.agent.get(made), np.ones((2, 3), np.float32))
+
+    def test_wrong_arguments_are_refused_in_its_words(self):
+        x = self.agent.put(np.ones((2, 4), np.float32))
+        failure = self.refused(ABORTED, "FUNCTION_FAILED", self.call, "model.same", {"tensor": x})
+        self.assertIn("annotation=R.Tensor((2, 3)", failure.text)
+        failure = self.refused(ABORTED, "FUNCTION_FAILED", self.call, "model.same")
+        self.assertIn("expects 1 argument", failure.text)
+
+    def test_calls_at_once_are_run_one_after_the_other(self):
+        y = self.agent.put(np.full((2, 3), 2, np.float32))
+        arrays = [np.full((2, 3), number, np.float32) for number in range(8)]
+        given = [self.agent.put(array) for array in arrays]
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            made = list(pool.map(lambda x: self.call("model.main", {"tensor": x}, {"tensor": y}).tensor, given * 4))
+        for array, one in zip(arrays * 4, made):
+            np.testing.assert_array_equal(self.agent.get(one), 2 * (array + 2))
 
 
 class Missing(FunctionsCase):
