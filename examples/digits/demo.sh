@@ -8,7 +8,7 @@ cluster=demo-$$
 stop() { "$tutti" cluster stop --cluster "$cluster" --quiet >/dev/null 2>&1 || true; }
 trap stop EXIT
 
-"$tutti" cluster start -n 4 --cluster "$cluster" --memory-limit 64MiB
+"$tutti" cluster start -n 4 --cluster "$cluster" --memory-limit 64MiB | grep -v '^export' # it ends with this script
 echo
 "$tutti" run -n 4 --cluster "$cluster" -- "$build/examples/digits/digits-train" "$data"
 echo
@@ -16,3 +16,5 @@ echo
 echo
 "$tutti" cluster stop --cluster "$cluster"
 trap - EXIT
+echo
+echo "next: export PATH=$(cd "$build" && pwd):\$PATH; tutti cluster start -n 4; tutti --help"

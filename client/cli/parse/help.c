@@ -8,25 +8,38 @@
 #define COLUMN 26
 #define LINE_WIDTH 79
 
-/* A paragraph, in lines. */
+/* A paragraph that begins at a column of the line, and goes on at another one. */
 static void
-print_wrapped(const char *text, FILE *file)
+print_wrapped(const char *text, size_t at, size_t column, FILE *file)
 {
-    size_t used = 0;
+    size_t used = at;
+    bool first = true;
 
     while (*text != '\0') {
         const size_t size = strcspn(text, " ");
 
-        if (used > 0 && used + 1 + size > LINE_WIDTH) {
-            (void)fputc('\n', file);
-            used = 0;
+        if (!first && used + 1 + size > LINE_WIDTH) {
+            (void)fprintf(file, "\n%*s", (int)column, "");
+            used = column;
+            first = true;
         }
-        (void)fprintf(file, "%s%.*s", used > 0 ? " " : "", (int)size, text);
-        used += size + (used > 0 ? 1 : 0);
+        (void)fprintf(file, "%s%.*s", first ? "" : " ", (int)size, text);
+        used += size + (first ? 0 : 1);
+        first = false;
         text += size;
         text += *text == ' ' ? 1 : 0;
     }
     (void)fputc('\n', file);
+}
+
+/* A word, and behind it what it means. */
+static void
+print_row(const char *word, const char *help, FILE *file)
+{
+    const size_t size = strlen(word);
+
+    (void)fprintf(file, "  %-*s ", COLUMN, word);
+    print_wrapped(help, 3 + (size > COLUMN ? size : COLUMN), 3 + COLUMN, file);
 }
 
 static void
@@ -38,7 +51,7 @@ print_option(const cli_option *option, FILE *file)
 
     (void)snprintf(words + used, sizeof(words) - (size_t)used, "--%s%s%s", option->name,
                    option->value == NULL ? "" : " ", option->value == NULL ? "" : option->value);
-    (void)fprintf(file, "  %-*s %s\n", COLUMN, words, option->help);
+    print_row(words, option->help, file);
 }
 
 static void
@@ -58,7 +71,7 @@ print_commands(const cli_syntax *syntax, const char *section, FILE *file)
     (void)fprintf(file, "\n%s:\n", section);
     for (command = syntax->commands; command->name != NULL; command++) {
         if (strcmp(command->section, section) == 0) {
-            (void)fprintf(file, "  %-*s %s\n", COLUMN, command->name, command->help);
+            print_row(command->name, command->help, file);
         }
     }
 }
@@ -70,7 +83,16 @@ cli_help_all(const cli *self, FILE *file)
     const cli_command *command;
 
     (void)fprintf(file, "usage: tutti COMMAND [arguments] [options]\n\n"
-                        "Collectives on tensors in agents.\n");
+                        "Collectives on tensors in agents.\n\n"
+                        "most used:\n");
+    print_row("tutti cluster start -n 4", "a coordinator and four agents, for this user", file);
+    print_row("tutti run -n 4 -- PROGRAM", "a program on each of four ranks", file);
+    print_row("tutti status", "jobs, ranks, and what they did last", file);
+    print_row("tutti doctor", "what is wrong, and what to do", file);
+    print_row("tutti put x.npy --rank 0", "a tensor in an agent; get reads it", file);
+    print_row("tutti all-reduce x*.npy", "an op on files, or on tensors by their names", file);
+    print_row("tutti bench all_reduce", "time and bandwidth", file);
+    print_row("tutti stall", "which ops wait for which ranks", file);
     for (command = self->syntax->commands; command->name != NULL; command++) {
         if (strcmp(command->section, section) != 0) {
             section = command->section;
@@ -88,7 +110,7 @@ cli_help_command(const cli *self, const cli_command *command, FILE *file)
                   command->synopsis[0] == '\0' ? "" : " ", command->synopsis, command->help);
     if (command->about != NULL) {
         (void)fputc('\n', file);
-        print_wrapped(command->about, file);
+        print_wrapped(command->about, 0, 0, file);
     }
     if (command->options != NULL) {
         print_options("options", command->options, file);
@@ -115,7 +137,7 @@ cli_help_prefix(const cli *self, const char *word, FILE *file)
                           word);
             found = true;
         }
-        (void)fprintf(file, "  %-*s %s\n", COLUMN, command->name, command->help);
+        print_row(command->name, command->help, file);
     }
     if (found) {
         (void)fprintf(file, "\nmore about one command: tutti %s COMMAND --help\n", word);
