@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 import place
@@ -70,9 +71,26 @@ class Gpu(unittest.TestCase):
                 programs.append(subprocess.Popen(
                     ["timeout", "-k", "5", str(LIMIT_S), place.PYTHON, RANKS, os.path.join(folder, "store"), *words], env=known,
                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
-            said = [program.communicate()[0] for program in programs]
+            said = self.outputs(programs)
             self.assertEqual([program.returncode for program in programs], [0] * SIZE, "\n".join(said)[-8000:])
             return said
+
+    @staticmethod
+    def outputs(programs):
+        """What all have said. A rank that fails ends the others soon: they wait for it, and its words are what counts."""
+        readers = [threading.Thread(target=lambda at=at: said.__setitem__(at, programs[at].communicate()[0])) for at in range(len(programs))]
+        said = [""] * len(programs)
+        for reader in readers:
+            reader.start()
+        while any(reader.is_alive() for reader in readers):
+            if any(program.poll() for program in programs):
+                for reader in readers:
+                    reader.join(5)
+                for program in programs:
+                    program.terminate()
+            for reader in readers:
+                reader.join(0.1)
+        return said
 
     @unittest.skipIf(REAL, "tensors of CUDA do it")
     def test_by_memory_of_the_gpu(self):
