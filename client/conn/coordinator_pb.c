@@ -32,6 +32,8 @@ client_ask_coordinator(const tutti_client *client, const tutti_rpc_stub *stub)
 tutti_code
 tutti_job_get(tutti_client *client, tutti_job_info *ret_info, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__GetJobRequest request = TUTTI__V1__GET_JOB_REQUEST__INIT;
     const client_call call = client_ask_coordinator(client, &stub_get_job);
     const Tutti__V1__Job *job;
@@ -124,6 +126,8 @@ tutti_code
 tutti_ranks_get(tutti_client *client, const uint32_t *ranks, size_t count,
                 tutti_rank_info *ret_infos, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     const Tutti__V1__LookupRanksResponse *response;
     tutti_rpc_message *message = NULL;
     tutti_code code;
@@ -266,6 +270,8 @@ tutti_code
 tutti_jobs_list(tutti_client *client, tutti_job_info **ret_infos, size_t *ret_count,
                 tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     static const client_pager pager = {.what = "jobs",
                                        .item_size = sizeof(tutti_job_info),
                                        .ask = ask_jobs,

@@ -108,6 +108,8 @@ read_gpus(const Tutti__V1__GetStatsResponse *response, tutti_agent_stats *ret)
 tutti_code
 tutti_agent_stat(tutti_client *client, tutti_agent_stats *ret_stats, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__GetStatsRequest request = TUTTI__V1__GET_STATS_REQUEST__INIT;
     const client_call call = {
         .stub = &stub_stats, .kind = CLIENT_CONTROL, .deadline_ns = client_deadline(client, 0)};

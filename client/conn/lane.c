@@ -138,6 +138,8 @@ client_lane_put_off(client_streams *streams)
 tutti_code
 tutti_lane_check(tutti_client *client, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     client_lane *lane = NULL;
 
     TUTTI_TRY(new_lane(client, &client_commands, &lane, err));

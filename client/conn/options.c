@@ -40,16 +40,17 @@ client_take_struct(void *own, size_t own_size, const void *given, size_t given_s
     const size_t common = given_size < own_size ? given_size : own_size;
 
     if (given_size < sizeof(size_t) || given_size > 4096) {
-        return TUTTI_FAIL(
-            err, TUTTI_INVALID_ARGUMENT,
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "BAD_STRUCT",
             "%s of %zu bytes: not a size that this struct can have, call its init function first",
             what, given_size);
     }
     if (!is_silent((const unsigned char *)given + common, given_size - common)) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "%s of %zu bytes has fields that this library (%zu bytes) does not know: "
-                          "use the library that belongs to the header",
-                          what, given_size, own_size);
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "BAD_STRUCT",
+            "%s of %zu bytes has fields that this library (%zu bytes) does not know: "
+            "use the library that belongs to the header",
+            what, given_size, own_size);
     }
     memcpy(own, given, common);
     return TUTTI_OK;

@@ -52,6 +52,8 @@ read_capabilities(const Tutti__V1__GetCapabilitiesResponse *response, tutti_capa
 tutti_code
 tutti_capabilities_get(tutti_client *client, tutti_capabilities *ret_capabilities, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     const Tutti__V1__GetCapabilitiesRequest request = TUTTI__V1__GET_CAPABILITIES_REQUEST__INIT;
     const client_call call = {.stub = &stub_capabilities,
                               .kind = CLIENT_CONTROL,

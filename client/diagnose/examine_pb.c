@@ -83,6 +83,8 @@ tutti_agent_examine(tutti_client *client, const uint32_t *ranks, size_t count, u
                     tutti_self_check *ret_self_check, tutti_reach **ret_reaches,
                     size_t *ret_reach_count, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__ExamineRequest request = TUTTI__V1__EXAMINE_REQUEST__INIT;
     const client_call call = {.stub = &stub_examine,
                               .kind = CLIENT_CONTROL,

@@ -81,6 +81,8 @@ tutti_code
 tutti_explain(tutti_client *client, const tutti_explain_question *question,
               tutti_explanation *ret_explanation, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     const bool world = question->group == NULL || question->group[0] == '\0' ||
                        strcmp(question->group, "world") == 0;
     tutti_explanation why;
@@ -100,6 +102,8 @@ tutti_explain(tutti_client *client, const tutti_explain_question *question,
 tutti_code
 tutti_algorithms_set(tutti_client *client, const char *table, const char *forced, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__SetAlgorithmsRequest request = TUTTI__V1__SET_ALGORITHMS_REQUEST__INIT;
     const client_call call = {
         .stub = &stub_set, .kind = CLIENT_CONTROL, .deadline_ns = client_deadline(client, 0)};

@@ -113,6 +113,8 @@ tutti_code
 tutti_flight_get(tutti_client *client, tutti_flight_entry **ret_entries, size_t *ret_count,
                  tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     tutti_flight_entry *entries = NULL;
     size_t count = 0;
     uint64_t from = 0;
@@ -148,6 +150,8 @@ tutti_code
 tutti_clock_compare(tutti_client *client, int64_t *ret_offset_ns, uint64_t *ret_error_ns,
                     tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     uint64_t best_ns = UINT64_MAX;
     int64_t offset_ns = 0;
     int i;

@@ -93,6 +93,8 @@ tutti_code
 tutti_call(tutti_client *client, const char *function, const tutti_value *args, size_t count,
            const tutti_call_options *options, tutti_call_result *ret_result, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__CallRequest request = TUTTI__V1__CALL_REQUEST__INIT;
     tutti_call_options own;
     arguments wire;
@@ -130,6 +132,8 @@ tutti_code
 tutti_function_list(tutti_client *client, tutti_function_info **ret_infos, size_t *ret_count,
                     tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     const Tutti__V1__ListFunctionsRequest request = TUTTI__V1__LIST_FUNCTIONS_REQUEST__INIT;
     const Tutti__V1__ListFunctionsResponse *response;
     tutti_rpc_message *message = NULL;
@@ -144,6 +148,8 @@ tutti_code
 tutti_function_get(tutti_client *client, const char *function, const char *result,
                    tutti_function_info *ret_info, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__GetFunctionRequest request = TUTTI__V1__GET_FUNCTION_REQUEST__INIT;
     const Tutti__V1__GetFunctionResponse *response;
     tutti_function_info *infos = NULL;
@@ -169,6 +175,8 @@ tutti_function_get(tutti_client *client, const char *function, const char *resul
 tutti_code
 tutti_value_get(tutti_client *client, const char *name, tutti_value *ret_value, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__GetValueRequest request = TUTTI__V1__GET_VALUE_REQUEST__INIT;
     const Tutti__V1__GetValueResponse *response;
     tutti_rpc_message *message = NULL;
@@ -185,6 +193,8 @@ tutti_value_get(tutti_client *client, const char *name, tutti_value *ret_value, 
 tutti_code
 tutti_value_set(tutti_client *client, const char *name, const tutti_value *value, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__SetValueRequest request = TUTTI__V1__SET_VALUE_REQUEST__INIT;
     wire_value wire;
 
@@ -200,6 +210,8 @@ tutti_code
 tutti_function_load(tutti_client *client, const char *path, const char *device, const char *result,
                     tutti_function_info **ret_infos, size_t *ret_count, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__LoadModuleRequest request = TUTTI__V1__LOAD_MODULE_REQUEST__INIT;
     const Tutti__V1__LoadModuleResponse *response;
     tutti_rpc_message *message = NULL;
@@ -217,6 +229,8 @@ tutti_code
 tutti_function_import(tutti_client *client, const char *module, tutti_function_info **ret_infos,
                       size_t *ret_count, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__ImportModuleRequest request = TUTTI__V1__IMPORT_MODULE_REQUEST__INIT;
     const Tutti__V1__ImportModuleResponse *response;
     tutti_rpc_message *message = NULL;

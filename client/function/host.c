@@ -237,8 +237,9 @@ take_host_options(tutti_host *host, const tutti_host_options *given, tutti_error
             client_take_struct(&own, sizeof(own), given, given->size, "tutti_host_options", err));
     }
     if (own.calls_max > TUTTI_HOST_CALLS_MAX) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "calls_max of a host is %u, at most %d",
-                          (unsigned)own.calls_max, TUTTI_HOST_CALLS_MAX);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                              "calls_max of a host is %u, at most %d", (unsigned)own.calls_max,
+                              TUTTI_HOST_CALLS_MAX);
     }
     host->calls_max = own.calls_max == 0 ? CALLS_MAX_DEFAULT : own.calls_max;
     if (own.name == NULL || own.name[0] == '\0') {
@@ -253,6 +254,8 @@ tutti_code
 tutti_host_open(tutti_client *client, const tutti_host_options *options, tutti_host **ret_host,
                 tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     tutti_host *host = calloc(1, sizeof(*host));
     tutti_code code;
 
@@ -302,6 +305,8 @@ tutti_code
 tutti_host_add(tutti_host *host, const char *name, tutti_host_function function, void *context,
                const char *signature, tutti_error *err)
 {
+    TUTTI_NEED(host, err);
+
     host_function *grown;
     host_function *added;
 
@@ -351,6 +356,8 @@ join_host_workers(tutti_host *host)
 tutti_code
 tutti_host_start(tutti_host *host, tutti_error *err)
 {
+    TUTTI_NEED(host, err);
+
     tutti_code code;
 
     if (host->started) {
@@ -425,6 +432,8 @@ say_host_end(const tutti_host *host, tutti_code code, const tutti_error *said, t
 tutti_code
 tutti_host_wait(tutti_host *host, tutti_error *err)
 {
+    TUTTI_NEED(host, err);
+
     tutti_error said;
     tutti_code code;
     bool stopped;

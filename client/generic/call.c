@@ -270,6 +270,8 @@ tutti_generic_start(tutti_generic *generic, const char *method, const void *requ
                     size_t request_bytes, bool last, const tutti_generic_call_options *options,
                     tutti_generic_call **ret_call, tutti_error *err)
 {
+    TUTTI_NEED(generic, err);
+
     const tutti_rpc_stub *stub = NULL;
     tutti_generic_call_options own;
     tutti_rpc_call_options rpc;
@@ -318,6 +320,8 @@ tutti_code
 tutti_generic_send(tutti_generic_call *call, const void *message, size_t message_bytes, bool last,
                    tutti_error *err)
 {
+    TUTTI_NEED(call, err);
+
     generic_part *part = NULL;
     bool late;
 
@@ -387,6 +391,8 @@ wait_slice(tutti_generic_call *call, uint64_t deadline_ns)
 tutti_code
 tutti_generic_wait_sent(tutti_generic_call *call, uint32_t timeout_ms, tutti_error *err)
 {
+    TUTTI_NEED(call, err);
+
     const uint64_t deadline_ns = deadline_in(timeout_ms);
     size_t unsent;
 

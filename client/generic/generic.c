@@ -315,6 +315,8 @@ tutti_generic_unary(tutti_generic *generic, const char *method, const void *requ
                     tutti_generic_message **ret_message, tutti_generic_details *ret_details,
                     tutti_error *err)
 {
+    TUTTI_NEED(generic, err);
+
     const tutti_rpc_stub *stub = NULL;
     tutti_generic_call_options own;
     tutti_rpc_call_options rpc;
@@ -367,6 +369,8 @@ generic_hush(tutti_generic_call *call)
 tutti_code
 tutti_generic_fd(tutti_generic *generic, int *ret_fd, tutti_error *err)
 {
+    TUTTI_NEED(generic, err);
+
     int fd;
 
     (void)pthread_mutex_lock(&generic->lock);

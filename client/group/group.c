@@ -83,6 +83,8 @@ tutti_group_create_with(tutti_client *client, const tutti_group_options *options
                         const uint32_t *ranks, size_t count, tutti_group_info *ret_info,
                         tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     tutti_group_options own;
     tutti_code code = client_check_member(client, err);
 
@@ -104,6 +106,8 @@ tutti_code
 tutti_group_create(tutti_client *client, const char *name, const uint32_t *ranks, size_t count,
                    tutti_group_info *ret_info, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     tutti_group_options options;
 
     if (name == NULL || name[0] == '\0') {
@@ -118,6 +122,8 @@ tutti_group_create(tutti_client *client, const char *name, const uint32_t *ranks
 tutti_code
 tutti_group_abort(tutti_client *client, const char *group, const char *reason, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     return client_wire_group_abort(client, group, 0, reason, err);
 }
 
@@ -125,18 +131,24 @@ tutti_code
 tutti_group_shrink(tutti_client *client, const char *group, uint32_t timeout_ms,
                    tutti_group_info *ret_info, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     return client_wire_group_shrink(client, group, timeout_ms, ret_info, err);
 }
 
 tutti_code
 tutti_group_delete(tutti_client *client, const char *name, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     return client_wire_group_delete(client, name, 0, false, err);
 }
 
 tutti_code
 tutti_group_destroy(tutti_client *client, const tutti_group_info *group, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     return client_wire_group_delete(client, group->name, group->id, true, err);
 }
 
@@ -145,6 +157,8 @@ tutti_group_split(tutti_client *client, const tutti_group_options *options,
                   const tutti_split *split, tutti_group_info *ret_info, tutti_rank_lists *ret_lists,
                   tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     tutti_group_options own;
     tutti_split own_split;
     tutti_code code = client_check_member(client, err);

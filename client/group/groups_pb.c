@@ -126,6 +126,8 @@ tutti_code
 tutti_group_get(tutti_client *client, const char *name, tutti_group_info *ret_info,
                 tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__GetGroupRequest request = TUTTI__V1__GET_GROUP_REQUEST__INIT;
     const client_call call = client_ask_coordinator(client, &stub_get_group);
     const tutti_agent_info *own = tutti_whoami(client);
@@ -255,6 +257,8 @@ tutti_code
 tutti_group_list(tutti_client *client, tutti_group_info **ret_infos, size_t *ret_count,
                  tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     static const client_pager pager = {.what = "groups",
                                        .item_size = sizeof(tutti_group_info),
                                        .ask = ask_groups,

@@ -213,6 +213,8 @@ tutti_code
 tutti_ranks_translate(tutti_client *client, const char *from, const char *to, const int32_t *ranks,
                       size_t count, int32_t *ret_ranks, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__TranslateRanksRequest request = TUTTI__V1__TRANSLATE_RANKS_REQUEST__INIT;
     const tutti_agent_info *own = tutti_whoami(client);
 

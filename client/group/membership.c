@@ -342,6 +342,8 @@ tutti_member_watch_start(tutti_client *client, const tutti_member_watch_options 
                          tutti_member_fn on_event, void *arg, tutti_member_watch **ret_watch,
                          tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     tutti_member_watch_options own;
     tutti_member_watch *self;
     tutti_error failed = {0};

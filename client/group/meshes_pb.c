@@ -134,6 +134,8 @@ tutti_mesh_create(tutti_client *client, const char *name, const uint32_t *shape,
                   const char *const *dims, uint32_t dim_count, const uint32_t *ranks, size_t count,
                   tutti_mesh_info *ret_info, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__CreateMeshRequest request = TUTTI__V1__CREATE_MESH_REQUEST__INIT;
     Tutti__V1__Member member;
 
@@ -153,6 +155,8 @@ tutti_mesh_create(tutti_client *client, const char *name, const uint32_t *shape,
 tutti_code
 tutti_mesh_get(tutti_client *client, const char *name, tutti_mesh_info *ret_info, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__GetMeshRequest request = TUTTI__V1__GET_MESH_REQUEST__INIT;
     const client_call call = client_ask_coordinator(client, &stub_get);
     const tutti_agent_info *own = tutti_whoami(client);
@@ -179,6 +183,8 @@ tutti_mesh_get(tutti_client *client, const char *name, tutti_mesh_info *ret_info
 tutti_code
 tutti_mesh_delete(tutti_client *client, const char *name, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__DeleteMeshRequest request = TUTTI__V1__DELETE_MESH_REQUEST__INIT;
     const client_call call = client_ask_coordinator(client, &stub_delete);
     Tutti__V1__Member member;
@@ -227,6 +233,8 @@ tutti_code
 tutti_mesh_list(tutti_client *client, tutti_mesh_info **ret_infos, size_t *ret_count,
                 tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     static const client_pager pager = {.what = "meshes",
                                        .item_size = sizeof(tutti_mesh_info),
                                        .ask = ask_meshes,
@@ -242,6 +250,8 @@ tutti_code
 tutti_mesh_groups(tutti_client *client, const char *name, const char *dim,
                   tutti_rank_lists *ret_lists, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__ListMeshGroupsRequest request = TUTTI__V1__LIST_MESH_GROUPS_REQUEST__INIT;
     const client_call call = client_ask_coordinator(client, &stub_groups);
     const Tutti__V1__ListMeshGroupsResponse *response;
@@ -285,6 +295,8 @@ tutti_code
 tutti_mesh_slice(tutti_client *client, const char *name, int64_t rank, const char *const *dims,
                  uint32_t dim_count, bool flatten, tutti_mesh_info *ret_info, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__SliceMeshRequest request = TUTTI__V1__SLICE_MESH_REQUEST__INIT;
     const client_call call = client_ask_coordinator(client, &stub_slice);
     tutti_rpc_message *message = NULL;

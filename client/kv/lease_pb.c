@@ -34,6 +34,8 @@ tutti_code
 tutti_kv_lease_grant(tutti_client *client, uint32_t ttl_ms, tutti_kv_lease *ret_lease,
                      tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__StoreServiceGrantRequest request = TUTTI__V1__STORE_SERVICE_GRANT_REQUEST__INIT;
     const client_call call = client_ask_coordinator(client, &stub_grant);
     const Tutti__V1__StoreServiceGrantResponse *response;
@@ -53,6 +55,8 @@ tutti_code
 tutti_kv_lease_keep(tutti_client *client, uint64_t lease, tutti_kv_lease *ret_lease,
                     tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__StoreServiceKeepAliveRequest request =
         TUTTI__V1__STORE_SERVICE_KEEP_ALIVE_REQUEST__INIT;
     const client_call call = client_ask_coordinator(client, &stub_keep);
@@ -74,6 +78,8 @@ tutti_code
 tutti_kv_lease_revoke(tutti_client *client, uint64_t lease, bool *ret_existed,
                       uint64_t *ret_key_count, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__StoreServiceRevokeRequest request = TUTTI__V1__STORE_SERVICE_REVOKE_REQUEST__INIT;
     const client_call call = client_ask_coordinator(client, &stub_revoke);
     const Tutti__V1__StoreServiceRevokeResponse *response;
@@ -123,6 +129,8 @@ list_leases_page(tutti_client *client, uint64_t *ret_after, tutti_kv_lease_fn on
 tutti_code
 tutti_kv_lease_list(tutti_client *client, tutti_kv_lease_fn on_lease, void *arg, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     uint64_t after = 0;
 
     do {

@@ -72,6 +72,8 @@ tutti_metadata_broadcast(tutti_client *client, const tutti_metadata_options *opt
                          const void *value, size_t value_size, void **ret_value, size_t *ret_size,
                          tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__MetadataServiceBroadcastRequest request =
         TUTTI__V1__METADATA_SERVICE_BROADCAST_REQUEST__INIT;
     Tutti__V1__Member member;
@@ -142,6 +144,8 @@ tutti_metadata_all_gather(tutti_client *client, const tutti_metadata_options *op
                           const void *value, size_t value_size, void ***ret_values,
                           size_t **ret_sizes, size_t *ret_count, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__MetadataServiceAllGatherRequest request =
         TUTTI__V1__METADATA_SERVICE_ALL_GATHER_REQUEST__INIT;
     Tutti__V1__Member member;

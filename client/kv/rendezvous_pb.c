@@ -34,8 +34,8 @@ static tutti_code
 check_meeting(const tutti_meeting *meeting, tutti_error *err)
 {
     if (meeting->size != sizeof(*meeting)) {
-        return TUTTI_FAIL(
-            err, TUTTI_INVALID_ARGUMENT,
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "BAD_STRUCT",
             "a meeting of %zu bytes, this library's has %zu bytes: call tutti_meeting_init first",
             meeting->size, sizeof(*meeting));
     }
@@ -55,6 +55,9 @@ tutti_code
 tutti_meet(tutti_client *client, const void *key, size_t key_size, tutti_meeting *meeting,
            tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+    TUTTI_NEED(key, err);
+
     Tutti__V1__RendezvousServiceMeetRequest request =
         TUTTI__V1__RENDEZVOUS_SERVICE_MEET_REQUEST__INIT;
     client_call call = {.stub = &stub_meet, .kind = CLIENT_COORDINATOR};

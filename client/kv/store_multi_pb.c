@@ -126,6 +126,8 @@ tutti_code
 tutti_kv_multi_get(tutti_client *client, const tutti_kv_bytes *keys, size_t count,
                    uint32_t timeout_ms, void **ret_values, size_t *ret_sizes, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__StoreServiceMultiGetRequest request =
         TUTTI__V1__STORE_SERVICE_MULTI_GET_REQUEST__INIT;
     const client_call call = ask_and_wait(client, &stub_multi_get, timeout_ms, &request.timeout_ms);
@@ -156,6 +158,8 @@ tutti_code
 tutti_kv_multi_set(tutti_client *client, const tutti_kv_bytes *keys, const tutti_kv_bytes *values,
                    size_t count, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__StoreServiceMultiSetRequest request =
         TUTTI__V1__STORE_SERVICE_MULTI_SET_REQUEST__INIT;
     const client_call call = client_ask_store(client, &stub_multi_set);
@@ -200,6 +204,8 @@ tutti_code
 tutti_kv_check(tutti_client *client, const tutti_kv_bytes *keys, size_t count, bool *ret_exist,
                bool *ret_all, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__StoreServiceCheckRequest request = TUTTI__V1__STORE_SERVICE_CHECK_REQUEST__INIT;
     const client_call call = client_ask_store(client, &stub_check);
     ProtobufCBinaryData wire[KEYS_MAX];
@@ -234,6 +240,8 @@ tutti_code
 tutti_kv_count(tutti_client *client, const void *prefix, size_t prefix_size, uint64_t *ret_count,
                tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__StoreServiceCountRequest request = TUTTI__V1__STORE_SERVICE_COUNT_REQUEST__INIT;
     const client_call call = client_ask_coordinator(client, &stub_count);
     const Tutti__V1__StoreServiceCountResponse *response;
@@ -251,6 +259,9 @@ tutti_code
 tutti_kv_append(tutti_client *client, const void *key, size_t key_size, const void *value,
                 size_t value_size, uint64_t *ret_size, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+    TUTTI_NEED(key, err);
+
     Tutti__V1__StoreServiceAppendRequest request = TUTTI__V1__STORE_SERVICE_APPEND_REQUEST__INIT;
     const client_call call = client_ask_store(client, &stub_append);
     const Tutti__V1__StoreServiceAppendResponse *response;
@@ -270,6 +281,9 @@ tutti_code
 tutti_kv_push(tutti_client *client, const void *key, size_t key_size, const void *value,
               size_t value_size, uint64_t *ret_length, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+    TUTTI_NEED(key, err);
+
     Tutti__V1__StoreServiceQueuePushRequest request =
         TUTTI__V1__STORE_SERVICE_QUEUE_PUSH_REQUEST__INIT;
     const client_call call = client_ask_store(client, &stub_push);
@@ -290,6 +304,9 @@ tutti_code
 tutti_kv_length(tutti_client *client, const void *key, size_t key_size, uint64_t *ret_length,
                 tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+    TUTTI_NEED(key, err);
+
     Tutti__V1__StoreServiceQueueLenRequest request =
         TUTTI__V1__STORE_SERVICE_QUEUE_LEN_REQUEST__INIT;
     const client_call call = client_ask_store(client, &stub_len);
@@ -310,6 +327,9 @@ tutti_code
 tutti_kv_take(tutti_client *client, const void *key, size_t key_size, uint32_t timeout_ms,
               void **ret_value, size_t *ret_size, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+    TUTTI_NEED(key, err);
+
     Tutti__V1__StoreServiceTakeRequest request = TUTTI__V1__STORE_SERVICE_TAKE_REQUEST__INIT;
     const client_call call = ask_and_wait(client, &stub_take, timeout_ms, &request.timeout_ms);
     const Tutti__V1__StoreServiceTakeResponse *response;
@@ -333,6 +353,9 @@ tutti_code
 tutti_kv_pop(tutti_client *client, const void *key, size_t key_size, uint32_t timeout_ms,
              void **ret_value, size_t *ret_size, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+    TUTTI_NEED(key, err);
+
     Tutti__V1__StoreServiceQueuePopRequest request =
         TUTTI__V1__STORE_SERVICE_QUEUE_POP_REQUEST__INIT;
     const client_call call = ask_and_wait(client, &stub_pop, timeout_ms, &request.timeout_ms);

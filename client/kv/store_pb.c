@@ -59,6 +59,9 @@ tutti_code
 tutti_kv_get(tutti_client *client, const void *key, size_t key_size, void **ret_value,
              size_t *ret_size, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+    TUTTI_NEED(key, err);
+
     Tutti__V1__StoreServiceGetRequest request = TUTTI__V1__STORE_SERVICE_GET_REQUEST__INIT;
     const client_call call = client_ask_store(client, &stub_get);
     const Tutti__V1__StoreServiceGetResponse *response;
@@ -80,6 +83,9 @@ tutti_code
 tutti_kv_set(tutti_client *client, const void *key, size_t key_size, const void *value,
              size_t value_size, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+    TUTTI_NEED(key, err);
+
     return tutti_kv_set_with_lease(client, key, key_size, value, value_size, 0, err);
 }
 
@@ -87,6 +93,9 @@ tutti_code
 tutti_kv_set_with_lease(tutti_client *client, const void *key, size_t key_size, const void *value,
                         size_t value_size, uint64_t lease, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+    TUTTI_NEED(key, err);
+
     Tutti__V1__StoreServiceSetRequest request = TUTTI__V1__STORE_SERVICE_SET_REQUEST__INIT;
     const client_call call = client_ask_store(client, &stub_set);
 
@@ -128,6 +137,9 @@ tutti_kv_compare_and_set(tutti_client *client, const void *key, size_t key_size,
                          size_t value_size, bool *ret_swapped, void **ret_value, size_t *ret_size,
                          tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+    TUTTI_NEED(key, err);
+
     Tutti__V1__StoreServiceCompareAndSetRequest request =
         TUTTI__V1__STORE_SERVICE_COMPARE_AND_SET_REQUEST__INIT;
     const client_call call = client_ask_store(client, &stub_compare_and_set);
@@ -154,6 +166,9 @@ tutti_code
 tutti_kv_add(tutti_client *client, const void *key, size_t key_size, int64_t delta,
              int64_t *ret_value, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+    TUTTI_NEED(key, err);
+
     Tutti__V1__StoreServiceAddRequest request = TUTTI__V1__STORE_SERVICE_ADD_REQUEST__INIT;
     const client_call call = client_ask_store(client, &stub_add);
     const Tutti__V1__StoreServiceAddResponse *response;
@@ -176,6 +191,9 @@ tutti_code
 tutti_kv_delete(tutti_client *client, const void *key, size_t key_size, bool *ret_existed,
                 tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+    TUTTI_NEED(key, err);
+
     Tutti__V1__StoreServiceDeleteRequest request = TUTTI__V1__STORE_SERVICE_DELETE_REQUEST__INIT;
     const client_call call = client_ask_store(client, &stub_delete);
     const Tutti__V1__StoreServiceDeleteResponse *response;
@@ -261,6 +279,8 @@ tutti_code
 tutti_kv_list(tutti_client *client, const void *prefix, size_t prefix_size, tutti_kv_fn on_entry,
               void *arg, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__StoreServiceListRequest request = TUTTI__V1__STORE_SERVICE_LIST_REQUEST__INIT;
     page_token token = {.size = 0};
     bool more = true;
@@ -285,6 +305,8 @@ tutti_code
 tutti_kv_wait(tutti_client *client, const void *const *keys, const size_t *key_sizes, size_t count,
               uint32_t timeout_ms, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__StoreServiceWaitRequest request = TUTTI__V1__STORE_SERVICE_WAIT_REQUEST__INIT;
     const uint32_t wait_ms = timeout_ms != 0 ? timeout_ms : client->settings.timeout_ms;
     client_call call = client_ask_coordinator(client, &stub_wait);
@@ -423,6 +445,8 @@ tutti_code
 tutti_kv_watch(tutti_client *client, const void *prefix, size_t prefix_size, uint32_t timeout_ms,
                tutti_kv_fn on_entry, void *arg, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__StoreServiceWatchRequest request = TUTTI__V1__STORE_SERVICE_WATCH_REQUEST__INIT;
     watching self = {.client = client,
                      .on_entry = on_entry,

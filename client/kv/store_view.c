@@ -27,6 +27,7 @@ tutti_kv_view_init(tutti_kv_view *view, const tutti_kv_view *outer, const char *
 {
     tutti_kv_view fresh = {0};
 
+    TUTTI_NEED(view, err);
     if (prefix == NULL || prefix[0] == '\0') {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_KEY",
                               "a view without a prefix: need a prefix of at least 1 byte");
@@ -47,6 +48,8 @@ tutti_code
 tutti_kv_view_key(const tutti_kv_view *view, const void *key, size_t key_size, void *ret_key,
                   size_t *ret_size, tutti_error *err)
 {
+    TUTTI_NEED(key, err);
+
     size_t size = 0;
 
     if (view->size > TUTTI_KV_KEY_MAX || key_size > TUTTI_KV_KEY_MAX - view->size) {

@@ -94,8 +94,8 @@ launch_server(command *self, const char *name, const tutti_launch_options *optio
     add_option(self, "--parent-pid", pid);
     add_all(self, more);
     if (self->full) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "more than %d options for %s", ARGUMENTS_MAX,
-                          name);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                              "more than %d options for %s", ARGUMENTS_MAX, name);
     }
     return tutti_launch_start(self->words, options->timeout_ms, ret_process, ret_address,
                               TUTTI_ADDRESS_MAX, err);

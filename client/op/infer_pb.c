@@ -74,6 +74,8 @@ tutti_code
 tutti_infer(tutti_client *client, tutti_op_kind kind, const tutti_op *op, const tutti_spec *input,
             const tutti_infer_place *place, tutti_spec *ret_result, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     inference self = {.request_hook.take = take_inference_request, .client = client};
     const client_inline memory = {
         .spec = input, .gives = input != NULL, .request_hook = &self.request_hook};

@@ -612,6 +612,8 @@ tutti_code
 tutti_list_data(tutti_client *client, tutti_op_kind kind, const tutti_op *op,
                 const tutti_op_data *arrays, size_t count, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     tutti_op own;
     list_call self = {.client = client, .wire = client_op_of(kind), .op = &own, .err = err};
     tutti_code code;

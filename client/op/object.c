@@ -213,6 +213,8 @@ tutti_code
 tutti_object_broadcast(tutti_client *client, const tutti_op *op, const tutti_object *object,
                        tutti_object *ret_object, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     tutti_op own = own_op(op, NULL);
 
     return run_one(client, tutti_broadcast, &own, object, object == NULL ? 0 : 1, ret_object, NULL,
@@ -223,6 +225,8 @@ tutti_code
 tutti_object_scatter(tutti_client *client, const tutti_op *op, const tutti_object *objects,
                      size_t count, tutti_object *ret_object, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     tutti_op own = own_op(op, NULL);
 
     return run_one(client, tutti_scatter, &own, objects, objects == NULL ? 0 : count, ret_object,
@@ -233,6 +237,8 @@ tutti_code
 tutti_object_send(tutti_client *client, const tutti_op *op, const tutti_object *object,
                   tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     tutti_op own = own_op(op, NULL);
 
     return run_one(client, tutti_send, &own, object, 1, NULL, NULL, err);
@@ -242,6 +248,8 @@ tutti_code
 tutti_object_recv(tutti_client *client, const tutti_op *op, tutti_object *ret_object,
                   uint32_t *ret_source, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     tutti_op own = own_op(op, NULL);
 
     return run_one(client, tutti_recv, &own, NULL, 0, ret_object, ret_source, err);
@@ -307,6 +315,8 @@ tutti_code
 tutti_object_all_gather(tutti_client *client, const tutti_op *op, const tutti_object *object,
                         tutti_object **ret_objects, size_t *ret_count, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     return run_all_object(client, tutti_all_gather, op, object, ret_objects, ret_count, err);
 }
 
@@ -314,5 +324,7 @@ tutti_code
 tutti_object_gather(tutti_client *client, const tutti_op *op, const tutti_object *object,
                     tutti_object **ret_objects, size_t *ret_count, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     return run_all_object(client, tutti_gather, op, object, ret_objects, ret_count, err);
 }

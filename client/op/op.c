@@ -114,6 +114,7 @@ run_op(client_op_fn wire, tutti_client *client, const tutti_op *op, tutti_op_res
     tutti_op_result result;
     tutti_op own;
 
+    TUTTI_NEED(client, err);
     TUTTI_TRY(client_take_op(op, &own, err));
     TUTTI_TRY(wire(client, &own, NULL, &result, err));
     if (ret_result != NULL) {

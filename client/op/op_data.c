@@ -324,6 +324,9 @@ tutti_code
 tutti_all_reduce_data(tutti_client *client, const tutti_op *op, const tutti_spec *spec,
                       const void *data, void *result, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+    TUTTI_NEED(spec, err);
+
     data_op self = {.client = client,
                     .wire = client_wire_all_reduce,
                     .role = DATA_ALL,
@@ -338,6 +341,9 @@ tutti_code
 tutti_reduce_to_root_data(tutti_client *client, const tutti_op *op, const tutti_spec *spec,
                           const void *data, void *result, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+    TUTTI_NEED(spec, err);
+
     data_op self = {.client = client,
                     .wire = client_wire_reduce,
                     .role = DATA_TO_ROOT,
@@ -352,6 +358,9 @@ tutti_code
 tutti_reduce_scatter_data(tutti_client *client, const tutti_op *op, const tutti_spec *spec,
                           const void *data, void *result, uint64_t result_bytes, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+    TUTTI_NEED(spec, err);
+
     data_op self = {
         .client = client,
         .wire = client_wire_reduce_scatter,
@@ -366,6 +375,9 @@ tutti_code
 tutti_broadcast_data(tutti_client *client, const tutti_op *op, const tutti_spec *spec, void *data,
                      tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+    TUTTI_NEED(spec, err);
+
     data_op self = {.client = client,
                     .wire = client_wire_broadcast,
                     .role = DATA_BROADCAST,
@@ -380,6 +392,9 @@ tutti_code
 tutti_all_gather_data(tutti_client *client, const tutti_op *op, const tutti_spec *spec,
                       const void *data, void *result, uint64_t result_bytes, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+    TUTTI_NEED(spec, err);
+
     data_op self = {
         .client = client,
         .wire = client_wire_all_gather,
@@ -394,6 +409,9 @@ tutti_code
 tutti_gather_data(tutti_client *client, const tutti_op *op, const tutti_spec *spec,
                   const void *data, void *result, uint64_t result_bytes, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+    TUTTI_NEED(spec, err);
+
     data_op self = {
         .client = client,
         .wire = client_wire_gather,
@@ -408,6 +426,9 @@ tutti_code
 tutti_scatter_data(tutti_client *client, const tutti_op *op, const tutti_spec *spec,
                    const void *data, void *result, uint64_t result_bytes, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+    TUTTI_NEED(spec, err);
+
     data_op self = {
         .client = client,
         .wire = client_wire_scatter,
@@ -422,6 +443,9 @@ tutti_code
 tutti_all_to_all_data(tutti_client *client, const tutti_op *op, const tutti_spec *spec,
                       const void *data, void *result, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+    TUTTI_NEED(spec, err);
+
     data_op self = {.client = client,
                     .wire = client_wire_all_to_all,
                     .role = DATA_ALL,
@@ -436,6 +460,9 @@ tutti_code
 tutti_permute_data(tutti_client *client, const tutti_op *op, const tutti_spec *spec,
                    const void *data, void *result, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+    TUTTI_NEED(spec, err);
+
     data_op self = {.client = client,
                     .wire = client_wire_permute,
                     .role = DATA_ALL,
@@ -450,6 +477,9 @@ tutti_code
 tutti_all_to_allv_data(tutti_client *client, const tutti_op *op, const tutti_spec *spec,
                        const void *data, void *result, uint64_t result_bytes, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+    TUTTI_NEED(spec, err);
+
     data_op self = {
         .client = client,
         .wire = client_wire_all_to_all,
@@ -464,6 +494,9 @@ tutti_code
 tutti_send_data(tutti_client *client, const tutti_op *op, const tutti_spec *spec, const void *data,
                 tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+    TUTTI_NEED(spec, err);
+
     data_op self = {.client = client,
                     .wire = client_wire_send,
                     .role = DATA_SEND,
@@ -478,6 +511,9 @@ tutti_code
 tutti_recv_data(tutti_client *client, const tutti_op *op, const tutti_spec *spec, void *result,
                 tutti_op_result *ret_result, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+    TUTTI_NEED(spec, err);
+
     data_op self = {.client = client,
                     .wire = client_wire_recv,
                     .role = DATA_RECV,

@@ -45,6 +45,8 @@ write_tracer(tutti_client *client, const tutti_rpc_stub *stub, const ProtobufCMe
 tutti_code
 tutti_tracer_create(tutti_client *client, const char *name, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__CreateTracerRequest request = TUTTI__V1__CREATE_TRACER_REQUEST__INIT;
 
     request.name = client_write_text(name);
@@ -55,6 +57,8 @@ tutti_code
 tutti_tracer_attach(tutti_client *client, const char *name, const char *const *tensors,
                     size_t count, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__AttachRequest request = TUTTI__V1__ATTACH_REQUEST__INIT;
 
     request.tracer = client_write_text(name);
@@ -66,6 +70,8 @@ tutti_tracer_attach(tutti_client *client, const char *name, const char *const *t
 tutti_code
 tutti_tracer_clear(tutti_client *client, const char *name, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__ClearTracerRequest request = TUTTI__V1__CLEAR_TRACER_REQUEST__INIT;
 
     request.tracer = client_write_text(name);
@@ -75,6 +81,8 @@ tutti_tracer_clear(tutti_client *client, const char *name, tutti_error *err)
 tutti_code
 tutti_tracer_delete(tutti_client *client, const char *name, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__DeleteTracerRequest request = TUTTI__V1__DELETE_TRACER_REQUEST__INIT;
 
     request.tracer = client_write_text(name);
@@ -110,6 +118,8 @@ tutti_code
 tutti_tracer_list(tutti_client *client, tutti_tracer_info **ret_infos, size_t *ret_count,
                   tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     const Tutti__V1__ListTracersRequest request = TUTTI__V1__LIST_TRACERS_REQUEST__INIT;
     const Tutti__V1__ListTracersResponse *response;
     tutti_rpc_message *message = NULL;
@@ -223,6 +233,8 @@ tutti_code
 tutti_backward(tutti_client *client, const char *name, const tutti_backward_options *options,
                tutti_gradient **ret_found, size_t *ret_count, char *ret_work, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__BackwardRequest request = TUTTI__V1__BACKWARD_REQUEST__INIT;
     Tutti__V1__OpOptions op_options = TUTTI__V1__OP_OPTIONS__INIT;
     client_call call = {.stub = &stub_backward, .kind = CLIENT_CONTROL};

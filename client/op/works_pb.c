@@ -115,6 +115,8 @@ tutti_code
 tutti_wait(tutti_client *client, const char *const *works, size_t count, uint32_t timeout_ms,
            tutti_work_status *ret_statuses, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     return wait_for_works(client, works, count, timeout_ms, ret_statuses, NULL, err);
 }
 
@@ -122,6 +124,8 @@ tutti_code
 tutti_wait_more(tutti_client *client, const char *work, uint32_t timeout_ms,
                 tutti_work_status *ret_status, tutti_op_more *ret_more, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     *ret_more = (tutti_op_more){0};
     return wait_for_works(client, &work, 1, timeout_ms, ret_status, ret_more, err);
 }
@@ -130,6 +134,8 @@ tutti_code
 tutti_test(tutti_client *client, const char *const *works, size_t count,
            tutti_work_status *ret_statuses, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__TestRequest request = TUTTI__V1__TEST_REQUEST__INIT;
     const client_call call = {
         .stub = &stub_test, .kind = CLIENT_CONTROL, .deadline_ns = client_deadline(client, 0)};
@@ -156,6 +162,8 @@ tutti_code
 tutti_cancel(tutti_client *client, const char *const *works, size_t count,
              tutti_work_status *ret_statuses, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__CancelRequest request = TUTTI__V1__CANCEL_REQUEST__INIT;
     const client_call call = {
         .stub = &stub_cancel, .kind = CLIENT_CONTROL, .deadline_ns = client_deadline(client, 0)};
@@ -182,6 +190,8 @@ tutti_code
 tutti_sync(tutti_client *client, const char *group, uint32_t timeout_ms,
            tutti_sync_result *ret_result, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__SyncRequest request = TUTTI__V1__SYNC_REQUEST__INIT;
     const client_call call = {
         .stub = &stub_sync, .kind = CLIENT_CONTROL, .deadline_ns = client_op_deadline(timeout_ms)};

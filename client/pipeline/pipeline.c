@@ -75,6 +75,8 @@ tutti_code
 tutti_pipeline_open(tutti_client *client, const tutti_pipeline_options *options,
                     tutti_pipeline **ret_pipeline, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     tutti_pipeline_options own;
 
     tutti_pipeline_options_init(&own);
@@ -173,6 +175,8 @@ pipeline_write(tutti_pipeline *pipeline, tutti_rpc_packed *packed, tutti_error *
 tutti_code
 tutti_pipeline_flush(tutti_pipeline *pipeline, tutti_error *err)
 {
+    TUTTI_NEED(pipeline, err);
+
     return pipeline->stream == NULL ? tutti_error_pass(err, &pipeline->ended)
                                     : pipeline_write(pipeline, NULL, err);
 }
@@ -267,6 +271,8 @@ hand_over_pipeline(tutti_pipeline *pipeline, pipeline_call *call, tutti_pipeline
 tutti_code
 tutti_pipeline_next(tutti_pipeline *pipeline, tutti_pipeline_result *ret_result, tutti_error *err)
 {
+    TUTTI_NEED(pipeline, err);
+
     tutti_code code = TUTTI_OK;
 
     while (code == TUTTI_OK && tutti_list_empty(&pipeline->done)) {
@@ -287,6 +293,8 @@ tutti_code
 tutti_pipeline_take(tutti_pipeline *pipeline, uint64_t id, tutti_pipeline_result *ret_result,
                     tutti_error *err)
 {
+    TUTTI_NEED(pipeline, err);
+
     pipeline_call *call = pipeline_find(pipeline, id);
     tutti_code code = TUTTI_OK;
 

@@ -133,6 +133,8 @@ tutti_code
 tutti_pipeline_submit(tutti_pipeline *pipeline, tutti_op_kind kind, const tutti_op *op,
                       uint64_t *ret_id, tutti_error *err)
 {
+    TUTTI_NEED(pipeline, err);
+
     client_inline memory = {0};
     tutti_op own;
     tutti_code code = client_take_op(op, &own, err);
@@ -160,6 +162,8 @@ tutti_code
 tutti_pipeline_submit_data(tutti_pipeline *pipeline, tutti_op_kind kind, const tutti_op *op,
                            const tutti_pipeline_data *data, uint64_t *ret_id, tutti_error *err)
 {
+    TUTTI_NEED(pipeline, err);
+
     client_inline memory;
     tutti_op own;
     tutti_code code = client_take_op(op, &own, err);
@@ -184,6 +188,9 @@ tutti_code
 tutti_pipeline_put(tutti_pipeline *pipeline, const tutti_spec *spec, const void *data,
                    const char *name, const char *into, uint64_t *ret_id, tutti_error *err)
 {
+    TUTTI_NEED(pipeline, err);
+    TUTTI_NEED(spec, err);
+
     Tutti__V1__PutRequest request = TUTTI__V1__PUT_REQUEST__INIT;
     uint64_t bytes = 0;
     wire_spec wire;
@@ -225,6 +232,8 @@ tutti_code
 tutti_pipeline_get(tutti_pipeline *pipeline, const char *handle, void *result,
                    uint64_t result_bytes, uint64_t *ret_id, tutti_error *err)
 {
+    TUTTI_NEED(pipeline, err);
+
     const client_inline memory = {.takes = true, .result = result, .result_bytes = result_bytes};
     Tutti__V1__GetRequest request = TUTTI__V1__GET_REQUEST__INIT;
 
@@ -236,6 +245,8 @@ tutti_code
 tutti_pipeline_delete(tutti_pipeline *pipeline, const char *handle, uint64_t *ret_id,
                       tutti_error *err)
 {
+    TUTTI_NEED(pipeline, err);
+
     Tutti__V1__DeleteRequest request = TUTTI__V1__DELETE_REQUEST__INIT;
     char *handles[1] = {client_write_text(handle)};
 
@@ -248,6 +259,8 @@ tutti_code
 tutti_pipeline_sync(tutti_pipeline *pipeline, const char *group, uint32_t timeout_ms,
                     uint64_t *ret_id, tutti_error *err)
 {
+    TUTTI_NEED(pipeline, err);
+
     Tutti__V1__SyncRequest request = TUTTI__V1__SYNC_REQUEST__INIT;
 
     request.group = client_write_text(group);

@@ -263,6 +263,8 @@ add_cancel(tutti_queue *queue, uint64_t id, tutti_rpc_packed **packed, tutti_err
 tutti_code
 tutti_queue_cancel(tutti_queue *queue, uint64_t id, tutti_error *err)
 {
+    TUTTI_NEED(queue, err);
+
     tutti_rpc_packed *packed;
     tutti_code code;
 
@@ -333,6 +335,8 @@ tutti_code
 tutti_queue_next(tutti_queue *queue, uint32_t timeout_ms, tutti_queue_completion *ret_done,
                  tutti_error *err)
 {
+    TUTTI_NEED(queue, err);
+
     const uint64_t deadline_ns =
         timeout_ms == TUTTI_QUEUE_FOREVER
             ? QUEUE_NEVER
@@ -408,6 +412,8 @@ start_serving(tutti_queue *queue, tutti_error *err)
 tutti_code
 tutti_queue_fd(tutti_queue *queue, int *ret_fd, tutti_error *err)
 {
+    TUTTI_NEED(queue, err);
+
     int fd = -1;
 
     TUTTI_TRY(check_taker(queue, err));
@@ -475,6 +481,8 @@ tutti_code
 tutti_queue_open(tutti_client *client, const tutti_queue_options *options, tutti_queue **ret_queue,
                  tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     tutti_queue_options own;
     tutti_queue *self;
     tutti_code code;

@@ -220,6 +220,8 @@ tutti_code
 tutti_queue_submit(tutti_queue *queue, tutti_op_kind kind, const tutti_op *op, void *user,
                    uint64_t *ret_id, tutti_error *err)
 {
+    TUTTI_NEED(queue, err);
+
     queue_load load = {0};
     client_inline memory = {0};
     tutti_op own;
@@ -265,6 +267,8 @@ tutti_queue_submit_data(tutti_queue *queue, tutti_op_kind kind, const tutti_op *
                         const tutti_queue_data *data, void *user, uint64_t *ret_id,
                         tutti_error *err)
 {
+    TUTTI_NEED(queue, err);
+
     queue_load load = {0};
     client_place place; /* the texts are written where they are used */
     client_inline memory;
@@ -286,6 +290,8 @@ tutti_queue_submit_list(tutti_queue *queue, tutti_op_kind kind, const tutti_op *
                         const tutti_op_data *arrays, size_t count, void *user, uint64_t *ret_id,
                         tutti_error *err)
 {
+    TUTTI_NEED(queue, err);
+
     queue_load load = {0};
     client_inline memory = {0};
     tutti_op own;

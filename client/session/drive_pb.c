@@ -90,6 +90,9 @@ tutti_session_empty(tutti_session *session, uint32_t into, const tutti_spec *spe
                     const tutti_session_empty_options *options, uint64_t *ret_ticket,
                     tutti_error *err)
 {
+    TUTTI_NEED(session, err);
+    TUTTI_NEED(spec, err);
+
     Tutti__V1__DriveEmpty message = TUTTI__V1__DRIVE_EMPTY__INIT;
     tutti_session_empty_options own;
     wire_spec wire;
@@ -116,6 +119,8 @@ tutti_code
 tutti_session_drop(tutti_session *session, const uint32_t *registers, size_t count,
                    uint64_t *ret_ticket, tutti_error *err)
 {
+    TUTTI_NEED(session, err);
+
     Tutti__V1__DriveDrop message = TUTTI__V1__DRIVE_DROP__INIT;
     size_t i;
 
@@ -143,6 +148,8 @@ tutti_code
 tutti_session_set(tutti_session *session, uint32_t into, const tutti_value *value,
                   const tutti_workers *on, uint64_t *ret_ticket, tutti_error *err)
 {
+    TUTTI_NEED(session, err);
+
     Tutti__V1__DriveSet message = TUTTI__V1__DRIVE_SET__INIT;
     wire_value wire;
 
@@ -159,6 +166,8 @@ tutti_code
 tutti_session_get(tutti_session *session, uint32_t src, const tutti_workers *on,
                   uint64_t *ret_ticket, tutti_error *err)
 {
+    TUTTI_NEED(session, err);
+
     Tutti__V1__DriveGet message = TUTTI__V1__DRIVE_GET__INIT;
 
     message.src = src;
@@ -189,6 +198,8 @@ tutti_code
 tutti_session_copy(tutti_session *session, const tutti_session_move *move, const tutti_workers *on,
                    uint64_t *ret_ticket, tutti_error *err)
 {
+    TUTTI_NEED(session, err);
+
     Tutti__V1__DriveCopy message = TUTTI__V1__DRIVE_COPY__INIT;
     tutti_session_move own;
 
@@ -204,6 +215,8 @@ tutti_code
 tutti_session_all_reduce(tutti_session *session, const tutti_session_move *move,
                          tutti_reduce reduce, uint64_t *ret_ticket, tutti_error *err)
 {
+    TUTTI_NEED(session, err);
+
     Tutti__V1__DriveReduce message = TUTTI__V1__DRIVE_REDUCE__INIT;
     tutti_session_move own;
 
@@ -244,6 +257,7 @@ give_move(tutti_session *session, Tutti__V1__DriveRequest__CommandCase which,
     tutti_code tutti_session_##name(tutti_session *session, const tutti_session_move *move,        \
                                     uint64_t *ret_ticket, tutti_error *err)                        \
     {                                                                                              \
+        TUTTI_NEED(session, err);                                                                  \
         return give_move(session, COMMAND(NAME), move, ret_ticket, err);                           \
     }
 SESSION_MOVE_MAP(DEFINE_MOVE)
@@ -252,6 +266,8 @@ tutti_code
 tutti_session_transfer(tutti_session *session, const tutti_session_move *move, uint32_t from,
                        uint32_t to, uint64_t *ret_ticket, tutti_error *err)
 {
+    TUTTI_NEED(session, err);
+
     Tutti__V1__DriveTransfer message = TUTTI__V1__DRIVE_TRANSFER__INIT;
     tutti_session_move own;
 
@@ -339,6 +355,8 @@ tutti_session_call(tutti_session *session, const tutti_value *function, const tu
                    size_t count, const tutti_session_call_options *options, uint64_t *ret_ticket,
                    tutti_error *err)
 {
+    TUTTI_NEED(session, err);
+
     Tutti__V1__DriveCall message = TUTTI__V1__DRIVE_CALL__INIT;
     tutti_session_call_options own;
     drive_arguments memory;
@@ -360,6 +378,8 @@ tutti_code
 tutti_session_get_function(tutti_session *session, uint32_t into, const char *function,
                            uint64_t *ret_ticket, tutti_error *err)
 {
+    TUTTI_NEED(session, err);
+
     Tutti__V1__DriveFunction message = TUTTI__V1__DRIVE_FUNCTION__INIT;
 
     message.function = client_write_text(function);
@@ -372,6 +392,8 @@ tutti_code
 tutti_session_load_module(tutti_session *session, uint32_t into, const char *path,
                           const char *device, uint64_t *ret_ticket, tutti_error *err)
 {
+    TUTTI_NEED(session, err);
+
     Tutti__V1__DriveModule message = TUTTI__V1__DRIVE_MODULE__INIT;
 
     message.path = client_write_text(path);
@@ -385,6 +407,8 @@ tutti_code
 tutti_session_import_module(tutti_session *session, const char *module, uint64_t *ret_ticket,
                             tutti_error *err)
 {
+    TUTTI_NEED(session, err);
+
     Tutti__V1__DriveImport message = TUTTI__V1__DRIVE_IMPORT__INIT;
 
     message.module = client_write_text(module);

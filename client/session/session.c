@@ -99,6 +99,8 @@ tutti_code
 tutti_session_open(tutti_client *client, const tutti_session_options *options,
                    tutti_session **ret_session, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     session_opening opening = {0};
     tutti_session_options own;
 
@@ -119,6 +121,8 @@ tutti_session_resume(tutti_client *client, const char *id, const void *secret,
                      const tutti_session_options *options, tutti_session **ret_session,
                      tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     session_opening opening = {0};
     tutti_session_options own;
 
@@ -204,6 +208,8 @@ tutti_session_describe(const tutti_session *session)
 tutti_code
 tutti_session_register(tutti_session *session, uint32_t *ret_register, tutti_error *err)
 {
+    TUTTI_NEED(session, err);
+
     return session_registers_take(&session->registers, ret_register, err);
 }
 
@@ -386,6 +392,8 @@ tutti_code
 tutti_session_wait(tutti_session *session, uint64_t ticket, tutti_session_result *ret_result,
                    tutti_error *err)
 {
+    TUTTI_NEED(session, err);
+
     session_command *command = NULL;
     tutti_session_result own;
     tutti_code code;
@@ -407,6 +415,8 @@ tutti_code
 tutti_session_poll(tutti_session *session, uint64_t ticket, uint32_t timeout_ms, bool *ret_ended,
                    tutti_error *err)
 {
+    TUTTI_NEED(session, err);
+
     const uint64_t wait_ns = (uint64_t)timeout_ms * TUTTI_NS_PER_MS;
     const uint64_t until_ns = wait_ns == 0 ? NOW_NS : tutti_clock_add(tutti_clock_ns(), wait_ns);
     session_command *command = NULL;
@@ -426,6 +436,8 @@ tutti_session_poll(tutti_session *session, uint64_t ticket, uint32_t timeout_ms,
 tutti_code
 tutti_session_next(tutti_session *session, tutti_session_result *ret_result, tutti_error *err)
 {
+    TUTTI_NEED(session, err);
+
     if (session->tickets == 0) {
         return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NOTHING_SUBMITTED",
                               "all results of the session have been taken");
@@ -487,6 +499,8 @@ is_all(const tutti_workers *on)
 tutti_code
 tutti_session_sync(tutti_session *session, const tutti_workers *on, tutti_error *err)
 {
+    TUTTI_NEED(session, err);
+
     uint64_t id = 0;
 
     TUTTI_TRY(session_give_sync(session, on, &id, err));
@@ -500,6 +514,8 @@ tutti_session_sync(tutti_session *session, const tutti_workers *on, tutti_error 
 tutti_code
 tutti_session_flush(tutti_session *session, const tutti_workers *on, tutti_error *err)
 {
+    TUTTI_NEED(session, err);
+
     uint64_t id = 0;
 
     TUTTI_TRY(session_give_flush(session, on, &id, err));

@@ -62,6 +62,8 @@ tutti_code
 tutti_session_client(tutti_session *session, uint32_t worker, tutti_client **ret_client,
                      tutti_error *err)
 {
+    TUTTI_NEED(session, err);
+
     if (worker >= session->info.worker_count) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_WORKER",
                               "no worker %" PRIu32 ": the session has %" PRIu32 ", from 0", worker,
@@ -108,6 +110,9 @@ tutti_code
 tutti_session_put(tutti_session *session, uint32_t worker, uint32_t into, const tutti_spec *spec,
                   const void *data, const tutti_transfer *transfer, tutti_error *err)
 {
+    TUTTI_NEED(session, err);
+    TUTTI_NEED(spec, err);
+
     char name[TUTTI_REGISTER_NAME_MAX];
     tutti_client *client = NULL;
 
@@ -121,6 +126,9 @@ tutti_code
 tutti_session_write(tutti_session *session, uint32_t worker, uint32_t dst, const tutti_spec *spec,
                     const void *data, const tutti_transfer *transfer, tutti_error *err)
 {
+    TUTTI_NEED(session, err);
+    TUTTI_NEED(spec, err);
+
     char name[TUTTI_REGISTER_NAME_MAX];
     tutti_client *client = NULL;
 
@@ -133,6 +141,8 @@ tutti_code
 tutti_session_read(tutti_session *session, uint32_t worker, uint32_t src, void *data,
                    uint64_t bytes, const tutti_transfer *transfer, tutti_error *err)
 {
+    TUTTI_NEED(session, err);
+
     char name[TUTTI_REGISTER_NAME_MAX];
     tutti_client *client = NULL;
 

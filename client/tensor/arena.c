@@ -566,6 +566,8 @@ choose_chunk_bytes(client_arena *self)
 tutti_code
 tutti_alloc(tutti_client *client, uint64_t bytes, void **ret_memory, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     const uint64_t size = bytes == 0 ? ALIGN : (bytes + ALIGN - 1) / ALIGN * ALIGN;
     client_arena *self = need_arena(client);
     void *memory;

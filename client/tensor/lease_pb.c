@@ -106,6 +106,8 @@ client_lease_take(tutti_client *client, tutti_lease **ret_lease, uint64_t *ret_n
 tutti_code
 tutti_lease_open(tutti_client *client, tutti_lease **ret_lease, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     uint_fast64_t none = 0;
     uint64_t number = 0;
     tutti_lease *lease = NULL;

@@ -150,11 +150,14 @@ tutti_code
 tutti_tensor_map(tutti_client *client, const char *handle, uint32_t flags, tutti_view **ret_view,
                  tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     tutti_view *view;
     tutti_code code = client_check_handle(handle, err);
 
     if (code == TUTTI_OK && (flags & ~(TUTTI_MAP_WRITE | TUTTI_MAP_OR_COPY)) != 0) {
-        code = TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "flags 0x%" PRIx32 " are unknown", flags);
+        code = TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_FLAGS",
+                              "flags 0x%" PRIx32 " are unknown", flags);
     }
     if (code != TUTTI_OK) {
         return code;
@@ -223,6 +226,8 @@ tutti_view_is_revoked(const tutti_view *view)
 tutti_code
 tutti_view_push(tutti_view *view, tutti_error *err)
 {
+    TUTTI_NEED(view, err);
+
     if (!view->writable) {
         return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "READ_ONLY",
                               "%s was mapped for reading: map it with TUTTI_MAP_WRITE to write it",
@@ -238,6 +243,8 @@ tutti_view_push(tutti_view *view, tutti_error *err)
 tutti_code
 tutti_view_pull(tutti_view *view, tutti_error *err)
 {
+    TUTTI_NEED(view, err);
+
     if (view->copy == NULL) {
         return TUTTI_OK;
     }

@@ -98,6 +98,8 @@ tutti_code
 tutti_gpu_events_open(tutti_client *client, const char *device, uint32_t count,
                       tutti_gpu_events **ret_events, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     tutti_gpu_events *events;
     tutti_code code;
 

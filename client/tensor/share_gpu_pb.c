@@ -85,6 +85,8 @@ tutti_code
 tutti_tensor_share_gpu(tutti_client *client, const char *handle, tutti_gpu_share **ret_share,
                        tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     tutti_gpu_share *share;
     tutti_code code;
 

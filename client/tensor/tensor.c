@@ -49,6 +49,8 @@ tutti_code
 tutti_range_format(const char *handle, uint64_t offset, const tutti_spec *spec,
                    char ret_text[TUTTI_RANGE_MAX + 1], tutti_error *err)
 {
+    TUTTI_NEED(spec, err);
+
     tutti_text text;
     uint32_t i;
 
@@ -134,6 +136,9 @@ tutti_code
 tutti_tensor_put(tutti_client *client, const tutti_spec *spec, const void *data, const char *name,
                  const tutti_transfer *transfer, tutti_handle *ret_handle, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+    TUTTI_NEED(spec, err);
+
     const client_put put = {.spec = spec, .data = data, .name = name};
 
     return client_put_any(client, &put, transfer, ret_handle, err);
@@ -143,6 +148,9 @@ tutti_code
 tutti_tensor_write(tutti_client *client, const char *handle, const tutti_spec *spec,
                    const void *data, const tutti_transfer *transfer, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+    TUTTI_NEED(spec, err);
+
     const client_put put = {.spec = spec, .data = data, .into = handle};
     tutti_handle written;
 
@@ -155,6 +163,8 @@ tutti_code
 tutti_tensor_read(tutti_client *client, const char *handle, void *data, uint64_t bytes,
                   const tutti_transfer *transfer, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     tutti_transfer own;
 
     TUTTI_TRY(client_check_handle(handle, err));

@@ -36,6 +36,8 @@ control_tensor(const tutti_client *client, const tutti_rpc_stub *stub)
 tutti_code
 tutti_set_device(tutti_client *client, const char *device, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     const size_t size = device == NULL ? 0 : strlen(device);
 
     if (size >= sizeof(client->device)) {
@@ -84,6 +86,9 @@ tutti_code
 tutti_tensor_create(tutti_client *client, const tutti_spec *spec, const char *name,
                     tutti_handle *ret_handle, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+    TUTTI_NEED(spec, err);
+
     return client_wire_create(client, spec, name, 0, ret_handle, err);
 }
 
@@ -120,6 +125,8 @@ tutti_code
 tutti_tensor_copy(tutti_client *client, const char *handle, const char *into, const char *name,
                   tutti_handle *ret_handle, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__CopyRequest request = TUTTI__V1__COPY_REQUEST__INIT;
     const client_call call = control_tensor(client, &stub_copy);
     const Tutti__V1__CopyResponse *response;
@@ -200,6 +207,8 @@ client_wire_delete(tutti_client *client, const char *const *handles, size_t coun
 tutti_code
 tutti_tensor_delete(tutti_client *client, const char *handle, tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     TUTTI_TRY(client_check_handle(handle, err));
 
     return client_wire_delete(client, &handle, 1, err);
@@ -232,6 +241,8 @@ tutti_code
 tutti_tensor_stat(tutti_client *client, const char *handle, tutti_tensor_info *ret_info,
                   tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     Tutti__V1__StatRequest request = TUTTI__V1__STAT_REQUEST__INIT;
     const client_call call = control_tensor(client, &stub_stat);
     const Tutti__V1__StatResponse *response;
@@ -277,6 +288,8 @@ tutti_code
 tutti_tensor_list(tutti_client *client, tutti_tensor_info **ret_infos, size_t *ret_count,
                   tutti_error *err)
 {
+    TUTTI_NEED(client, err);
+
     static const client_pager pager = {.what = "tensors",
                                        .item_size = sizeof(tutti_tensor_info),
                                        .ask = ask_tensors,

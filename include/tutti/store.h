@@ -568,7 +568,7 @@ TUTTI_API void tutti_meeting_init(tutti_meeting *meeting);
  *                          DUPLICATE_RANK: two callers state the same number: told to all
  *                          RANK_RANGE: a number that is not below the count, or below -1
  *                          NAME_LIMIT: a name of more than 1024 bytes
- *                          without a reason: a meeting of another size than the library's
+ *                          BAD_STRUCT: a meeting of another size than the library's
  * TUTTI_DEADLINE_EXCEEDED  TIMEOUT: the text says how many are missing, and who is here
  * and the statuses of all functions here
  */

@@ -25,12 +25,13 @@ parse_unix(const char *text, tutti_address *address, tutti_error *err)
         path += 2;
     }
     if (strncmp(path, "//", 2) == 0) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "address \"%s\", write unix:/path", text);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_ADDRESS",
+                              "address \"%s\", write unix:/path", text);
     }
     if (path[0] == '\0' || strlen(path) >= sizeof(((struct sockaddr_un *)0)->sun_path)) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "address \"%s\": a socket path of %zu bytes, need 1 to %zu", text,
-                          strlen(path), sizeof(((struct sockaddr_un *)0)->sun_path) - 1);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_ADDRESS",
+                              "address \"%s\": a socket path of %zu bytes, need 1 to %zu", text,
+                              strlen(path), sizeof(((struct sockaddr_un *)0)->sun_path) - 1);
     }
     (void)snprintf(address->path, sizeof(address->path), "%s", path);
     (void)snprintf(address->text, sizeof(address->text), "unix:%s", path);
@@ -85,15 +86,16 @@ tutti_address_parse(const char *text, tutti_address *ret_address, tutti_error *e
     tutti_code code;
 
     if (strlen(text) >= TUTTI_ADDRESS_MAX - 16) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "address of %zu bytes, at most %d",
-                          strlen(text), TUTTI_ADDRESS_MAX - 17);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_ADDRESS",
+                              "address of %zu bytes, at most %d", strlen(text),
+                              TUTTI_ADDRESS_MAX - 17);
     }
     if (strncmp(text, "unix:", 5) == 0) {
         code = parse_unix(text, &address, err);
     } else if (!split_host(text, &address, &port_text) ||
                tutti_parse_uint(port_text, UINT16_MAX, &port, NULL) != TUTTI_OK) {
-        code = TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "address \"%s\", write host:port, [v6]:port or unix:/path", text);
+        code = TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_ADDRESS",
+                              "address \"%s\", write host:port, [v6]:port or unix:/path", text);
     } else {
         address.port = (uint16_t)port;
         write_tcp(&address);
@@ -116,12 +118,13 @@ tutti_address_parse_list(const char *text, tutti_address *ret_addresses, size_t 
     tutti_code code = TUTTI_OK;
 
     if (snprintf(copy, sizeof(copy), "%s", text) >= (int)sizeof(copy)) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "list of addresses is too long");
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_ADDRESS",
+                              "list of addresses is too long");
     }
     while (code == TUTTI_OK && (item = strsep(&rest, ",")) != NULL) {
         if (count == TUTTI_ADDRESSES_MAX) {
-            return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "more than %d addresses",
-                              TUTTI_ADDRESSES_MAX);
+            return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_ADDRESS",
+                                  "more than %d addresses", TUTTI_ADDRESSES_MAX);
         }
         code = tutti_address_parse(item, &ret_addresses[count++], err);
     }

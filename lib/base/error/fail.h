@@ -41,6 +41,15 @@
         }                                                                                          \
     } while (0)
 
+/* The first statement of a public function: an argument that must not be NULL. */
+#define TUTTI_NEED(argument, err)                                                                  \
+    do {                                                                                           \
+        if ((argument) == NULL) {                                                                  \
+            return TUTTI_FAIL_FOR((err), TUTTI_INVALID_ARGUMENT, "NULL_ARGUMENT",                  \
+                                  "`" #argument "` is NULL");                                      \
+        }                                                                                          \
+    } while (0)
+
 tutti_code tutti_fail(tutti_error *err, tutti_code code, const char *reason, const char *where,
                       const char *format, ...) __attribute__((format(printf, 5, 6)));
 

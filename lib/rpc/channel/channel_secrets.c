@@ -35,14 +35,16 @@ static tutti_code
 check_tls(const tutti_rpc_channel_options *options, tutti_error *err)
 {
     if (rpc_is_given(options->tls_cert) != rpc_is_given(options->tls_key)) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "a client's certificate and key belong together, only the %s is given",
-                          rpc_is_given(options->tls_cert) ? "certificate" : "key");
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "BAD_CREDENTIALS",
+            "a client's certificate and key belong together, only the %s is given",
+            rpc_is_given(options->tls_cert) ? "certificate" : "key");
     }
     if (rpc_is_given(options->tls_cert) && !rpc_is_given(options->tls_ca)) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "a client's certificate is given without the authority that signed the "
-                          "server's certificate, need both");
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "BAD_CREDENTIALS",
+            "a client's certificate is given without the authority that signed the "
+            "server's certificate, need both");
     }
     return TUTTI_OK;
 }
@@ -64,8 +66,8 @@ rpc_channel_credentials(const tutti_rpc_channel *channel, grpc_channel_credentia
     *ret = grpc_ssl_credentials_create_ex(pems.ca, pems.cert == NULL ? NULL : &pair, NULL, NULL);
     rpc_pems_fini(&pems);
     if (*ret == NULL) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "gRPC refused the authority in %s",
-                          options->tls_ca);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_CREDENTIALS",
+                              "gRPC refused the authority in %s", options->tls_ca);
     }
     return TUTTI_OK;
 }
@@ -90,9 +92,9 @@ put_bearer(rpc_secrets *secrets, const char *token, tutti_error *err)
     memcpy(GRPC_SLICE_START_PTR(value) + sizeof(scheme) - 1, token, strlen(token));
     if (strlen(token) > TUTTI_RPC_TOKEN_MAX || grpc_header_nonbin_value_is_legal(value) == 0) {
         grpc_slice_unref(value);
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "token of %zu bytes, need at most %d of printable ASCII", strlen(token),
-                          TUTTI_RPC_TOKEN_MAX);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_CREDENTIALS",
+                              "token of %zu bytes, need at most %d of printable ASCII",
+                              strlen(token), TUTTI_RPC_TOKEN_MAX);
     }
     grpc_slice_unref(bearer->value);
     *bearer =

@@ -39,13 +39,14 @@ check_text(const char *path, const char *text, size_t size, tutti_error *err)
     size_t i;
 
     if (size == 0 || size > TUTTI_RPC_TOKEN_MAX) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "%s: token of %zu bytes, need 1 to %d", path,
-                          size, TUTTI_RPC_TOKEN_MAX);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_CREDENTIALS",
+                              "%s: token of %zu bytes, need 1 to %d", path, size,
+                              TUTTI_RPC_TOKEN_MAX);
     }
     for (i = 0; i < size; i++) {
         if (text[i] <= ' ' || text[i] > '~') {
-            return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                              "%s: byte %zu of the token is no printable ASCII", path, i);
+            return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_CREDENTIALS",
+                                  "%s: byte %zu of the token is no printable ASCII", path, i);
         }
     }
     return TUTTI_OK;

@@ -63,8 +63,8 @@ fail_without(const char *path, const char *pem, const char *what, tutti_error *e
 {
     const bool is_pem = strstr(pem, "-----BEGIN ") != NULL;
 
-    return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "%s: no %s in it%s", path, what,
-                      is_pem ? "" : ", it is no PEM file: -----BEGIN ... is wanted");
+    return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_CREDENTIALS", "%s: no %s in it%s", path,
+                          what, is_pem ? "" : ", it is no PEM file: -----BEGIN ... is wanted");
 }
 
 /* "Nov 21 16:19:54 2026 GMT" */
@@ -147,9 +147,9 @@ check_pair(const char *cert_path, const char *key_path, const rpc_pems *pems, tu
         return fail_without(key_path, pems->key, "private key without a passphrase", err);
     }
     if (!fits) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "the key in %s is not that of the certificate in %s", key_path,
-                          cert_path);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_CREDENTIALS",
+                              "the key in %s is not that of the certificate in %s", key_path,
+                              cert_path);
     }
     return TUTTI_OK;
 }
