@@ -40,7 +40,8 @@ on_rank(void *arg, uint32_t rank, tutti_client *client, const tutti_error *err)
                                             &patient->err) == TUTTI_OK &&
                         tutti_agent_examine(client, round->ranks, round->rank_count, round->wait_ms,
                                             &patient->self_check, &patient->reaches,
-                                            &patient->reach_count, &patient->err) == TUTTI_OK;
+                                            &patient->reach_count, &patient->err) == TUTTI_OK &&
+                        tutti_agent_stat(client, &patient->stats, &patient->err) == TUTTI_OK;
 }
 
 /*

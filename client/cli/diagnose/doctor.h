@@ -15,6 +15,7 @@ typedef struct doctor_patient {
     bool answered;
     tutti_error err; /* when it did not */
     tutti_self_check self_check;
+    tutti_agent_stats stats;
     tutti_reach *reaches;
     size_t reach_count;
     int64_t offset_ns; /* of its clock, against ours */

@@ -142,6 +142,23 @@ test_doctor__finds_a_pair_that_does_not_meet(void **state)
 }
 
 static void
+test_doctor__finds_ranks_that_have_called_different_numbers_of_ops(void **state)
+{
+    uint32_t i;
+
+    (void)state;
+    for (i = 0; i < RANKS; i++) {
+        patients[i].stats.world_sequence = 7;
+    }
+    patients[1].stats.world_sequence = 4;
+    patients[2].stats.op_running_count = 1; /* it may only be late */
+    doctor_check(&all);
+    assert_int_equal(all.finding_count, 0);
+    patients[2].stats.op_running_count = 0;
+    must_find(false, "rank 1 has called 4 ops, rank 0 7, and none runs", "tutti barrier");
+}
+
+static void
 test_doctor__finds_hosts_that_do_not_speak_alike(void **state)
 {
     (void)state;
@@ -260,6 +277,7 @@ main(void)
         TEST(test_doctor__finds_an_agent_that_does_not_answer_and_says_so_once),
         TEST(test_doctor__advises_what_fits_the_refusal),
         TEST(test_doctor__finds_a_pair_that_does_not_meet),
+        TEST(test_doctor__finds_ranks_that_have_called_different_numbers_of_ops),
         TEST(test_doctor__finds_hosts_that_do_not_speak_alike),
         TEST(test_doctor__finds_an_address_that_others_cannot_use),
         TEST(test_doctor__finds_clocks_that_differ),
