@@ -10,6 +10,7 @@
  * size; memory is hidden before keys are read; gRPC starts after fair_reads and abseil are set,
  * since it reads sockets and takes locks from its first moment.
  */
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -182,20 +183,35 @@ hide_keys(const program *self, tutti_error *err)
     return tutti_guard_hide_keys(&self->auth, &self->server, more, err);
 }
 
+/* A signal of our own is tutti_launch_follow's: the program has ended for which this agent is there. */
+static void
+note_signal(const program *self, tutti_agent *agent, const siginfo_t *info)
+{
+    char why[TUTTI_AGENT_LEAVE_MAX];
+
+    if (self->parent.pid != 0 && info->si_pid == getpid()) {
+        (void)snprintf(why, sizeof(why), "its program (pid %" PRIu64 ") has ended",
+                       self->parent.pid);
+        TUTTI_LOG("agent", INFO, "%s", why);
+        tutti_agent_stop(agent, why);
+    } else {
+        TUTTI_LOG("agent", INFO, "%s", strsignal(info->si_signo));
+        tutti_agent_stop(agent, "stopped");
+    }
+}
+
 /*
  * Each SIGTERM or SIGINT is one tutti_agent_stop: the second one skips the first phase
  * (shutdown.c).
  */
 static void
-wait_for_end(tutti_agent *agent, const sigset_t *signals)
+wait_for_end(const program *self, tutti_agent *agent, const sigset_t *signals)
 {
-    int number = 0;
+    siginfo_t info = {0};
 
-    while (number != SIGUSR1) {
-        (void)sigwait(signals, &number);
-        if (number == SIGTERM || number == SIGINT) {
-            TUTTI_LOG("agent", INFO, "%s", strsignal(number));
-            tutti_agent_stop(agent);
+    while (info.si_signo != SIGUSR1) {
+        if (sigwaitinfo(signals, &info) >= 0 && info.si_signo != SIGUSR1) {
+            note_signal(self, agent, &info);
         }
     }
 }
@@ -254,7 +270,7 @@ show_agent(tutti_agent *agent, tutti_rpc_loop *control, tutti_error *err)
 }
 
 static int
-serve_agent(tutti_agent *agent, tutti_rpc_loop *control, tutti_rpc_loop *bulk,
+serve_agent(const program *self, tutti_agent *agent, tutti_rpc_loop *control, tutti_rpc_loop *bulk,
             const sigset_t *signals)
 {
     tutti_error err;
@@ -271,7 +287,7 @@ serve_agent(tutti_agent *agent, tutti_rpc_loop *control, tutti_rpc_loop *bulk,
         code = tutti_rpc_loop_start(bulk, &err);
     }
     if (code == TUTTI_OK) {
-        wait_for_end(agent, signals);
+        wait_for_end(self, agent, signals);
     }
     tutti_metrics_stop(state.metrics);
     if (code != TUTTI_OK) {
@@ -305,7 +321,7 @@ run_agent(const program *self, const sigset_t *signals)
     }
     if (code == TUTTI_OK) {
         put_guard(self, auth, agent);
-        status = serve_agent(agent, control, bulk, signals);
+        status = serve_agent(self, agent, control, bulk, signals);
     } else {
         (void)fail_agent(&err, 1);
     }

@@ -121,11 +121,15 @@ void tutti_agent_on_end(tutti_agent *agent, void (*on_end)(void *arg, const tutt
 void tutti_agent_expose(tutti_agent *agent, tutti_page *page);
 bool tutti_agent_ready(tutti_agent *agent, tutti_text *why);
 
+#define TUTTI_AGENT_LEAVE_MAX 128
+
 /*
  * Leave the job, drain, then on_end. Any thread. The others are told first, no op begins any more,
  * and those under way have leave_timeout to end; told a second time they fail at once.
+ *
+ * [in] why  what the others read: "rank 2 is leaving: stopped"; of the first call, copied
  */
-void tutti_agent_stop(tutti_agent *agent);
+void tutti_agent_stop(tutti_agent *agent, const char *why);
 
 /* After on_end, when both loops are stopped. NULL is fine. */
 void tutti_agent_free(tutti_agent *agent);

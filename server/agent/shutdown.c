@@ -17,6 +17,7 @@
 #include "server/agent/shutdown.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "base/error/fail.h"
 #include "base/error/text.h"
@@ -272,11 +273,12 @@ run_stop_now(tutti_rpc_task *task)
  * posted while it is.
  */
 void
-tutti_agent_stop(tutti_agent *agent)
+tutti_agent_stop(tutti_agent *agent, const char *why)
 {
     const unsigned times = atomic_fetch_add(&agent->stops, 1);
 
     if (times == 0) {
+        (void)snprintf(agent->leave_reason, sizeof(agent->leave_reason), "%s", why);
         agent->stop_task.on_run = run_stop;
         tutti_rpc_loop_post(agent->control, &agent->stop_task);
     } else if (times == 1) {
@@ -296,5 +298,5 @@ agent_give_up(tutti_agent *agent, const tutti_error *err)
         agent->failed = true;
         agent->why = *err;
     }
-    tutti_agent_stop(agent);
+    tutti_agent_stop(agent, "stopped");
 }

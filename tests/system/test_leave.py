@@ -5,6 +5,7 @@ Method: real processes; calls that are under way when SIGTERM comes, and calls t
 
 import concurrent.futures
 import signal
+import subprocess
 import threading
 import time
 import unittest
@@ -14,7 +15,7 @@ import numpy as np
 
 import support
 from cluster_case import (
-    LONG_S, Cluster, ClusterCase, all_reduce, collectives, coordinator, coordinator_grpc,
+    LONG_S, Agent, Cluster, ClusterCase, all_reduce, collectives, coordinator, coordinator_grpc,
 )
 
 GONE = grpc.StatusCode.UNAVAILABLE
@@ -105,6 +106,20 @@ class Leave(unittest.TestCase):
         self.assertTrue(deaf.asked.wait(LONG_S), agent.log())
         self.assertEqual(agent.stop(), 0)
         self.assertEqual(deaf.told, [True, False])
+
+    def test_the_others_read_that_its_program_has_ended(self):
+        """An agent that goes with its program was told of no signal, and knows why."""
+        program = subprocess.Popen(["sleep", "1000"])
+        self.addCleanup(program.wait)
+        self.addCleanup(program.kill)
+        cluster = self.cluster_of(2)
+        cluster.agents[1].program.kill()
+        cluster.agents[1] = Agent(cluster, 1, "--parent-pid", str(program.pid))
+        cluster.agents[1].wait_joined()
+        program.kill()
+        words = "rank 1 is leaving: its program (pid %d) has ended" % program.pid
+        cluster.agents[0].program.wait_for_log(words)
+        self.assertEqual(cluster.agents[1].program.wait(LONG_S), 0)
 
     def test_ops_under_way_end_well_and_later_ones_do_not_begin(self):
         cluster = self.cluster_of(3, *PATIENT)

@@ -295,7 +295,7 @@ agent_wire_leave(tutti_agent *agent, bool announce, tutti_rpc_reply_fn on_reply,
 
     fill_member(agent, &member);
     request.member = &member;
-    request.reason = get_coordinator_text("stopped");
+    request.reason = get_coordinator_text(agent->leave_reason);
     request.announce = announce;
     return tutti_rpc_request_start(agent->coordinator, agent->control, &stub_leave, &request.base,
                                    &options, on_reply, agent, NULL, err);

@@ -827,7 +827,7 @@ static void
 say_leaving(agent_group *group)
 {
     if (group->agent->draining && group->coll != NULL) {
-        tutti_coll_group_leave(group->coll, "stopped");
+        tutti_coll_group_leave(group->coll, group->agent->leave_reason);
     }
 }
 

@@ -99,8 +99,9 @@ struct tutti_agent {
     tutti_rpc_task end_task;
     tutti_timer end_timer; /* until end_task looks again */
     tutti_rpc_task stop_now_task;
-    atomic_uint stops;              /* how often it was told to stop */
-    bool draining;                  /* it leaves: no op begins any more */
+    atomic_uint stops;                        /* how often it was told to stop */
+    char leave_reason[TUTTI_AGENT_LEAVE_MAX]; /* from the first stop on */
+    bool draining;                            /* it leaves: no op begins any more */
     uint32_t announcements_pending; /* ... and that many ways of telling the others are under way */
     tutti_rpc_task announced_task;
     tutti_timer leave_timer;     /* until the second phase */
