@@ -56,7 +56,8 @@ typedef struct tutti_space_ops {
 /* Embedded by the backend's own struct, zeroed before `ops` is set. */
 struct tutti_space {
     const tutti_space_ops *ops;
-    _Atomic uint64_t tensor_count;     /* the door's */
+    _Atomic uint64_t tensor_count; /* the door's, as is ... */
+    _Atomic uint64_t held_bytes[TUTTI_HOLDERS];
     char device[TUTTI_DEVICE_MAX + 1]; /* "" = "cpu" */
 };
 

@@ -7,12 +7,15 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/error/fail.h"
 #include "tensor/space.h"
+
+#define BLOCK_BYTES 64 /* all kinds of memory are given out in such units */
 
 /* Where tensors of 0 bytes point to: nobody reads or writes there. */
 static alignas(64) unsigned char nothing[64];
@@ -43,6 +46,20 @@ tutti_tensor_is_host(const tutti_tensor *tensor)
     return tensor->space->ops->moves == NULL;
 }
 
+/* What a tensor takes of used_bytes. */
+static uint64_t
+taken_bytes(const tutti_tensor *tensor)
+{
+    return (tensor->bytes + BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES;
+}
+
+/* Relaxed, as tensor_count. `bytes` may be negative. */
+static void
+count_held(tutti_space *space, tutti_holder holder, uint64_t bytes)
+{
+    atomic_fetch_add_explicit(&space->held_bytes[holder], bytes, memory_order_relaxed);
+}
+
 /* tensor_count is relaxed: it is a number for people, and for the assertion at the close, when all
  * threads have come to rest. */
 static tutti_code
@@ -69,6 +86,7 @@ make_tensor(tutti_space *space, const tutti_spec *spec, tutti_fill fill, tutti_t
         return code;
     }
     atomic_fetch_add_explicit(&space->tensor_count, 1, memory_order_relaxed);
+    count_held(space, TUTTI_HOLDER_NONE, taken_bytes(self));
     *ret_tensor = self;
     return TUTTI_OK;
 }
@@ -162,11 +180,58 @@ tutti_tensor_unref(tutti_tensor *tensor)
         free(tensor);
         return;
     }
+    assert(tensor->holders[TUTTI_HOLDER_REGISTER] + tensor->holders[TUTTI_HOLDER_TENSOR] +
+               tensor->holders[TUTTI_HOLDER_MAPPING] ==
+           0);
+    count_held(tensor->space, TUTTI_HOLDER_NONE, 0 - taken_bytes(tensor));
     if (tensor->bytes > 0) {
         tensor->space->ops->give(tensor->space, tensor);
     }
     atomic_fetch_sub_explicit(&tensor->space->tensor_count, 1, memory_order_relaxed);
     free(tensor);
+}
+
+/* ------------------------------------------------------------------------------ who holds it */
+
+/* One for all tensors: it is held for a few instructions. */
+static pthread_mutex_t holding = PTHREAD_MUTEX_INITIALIZER;
+
+static tutti_holder
+tensor_holder(const tutti_tensor *tensor)
+{
+    tutti_holder holder = TUTTI_HOLDER_REGISTER;
+
+    while (holder < TUTTI_HOLDER_NONE && tensor->holders[holder] == 0) {
+        holder++;
+    }
+    return holder;
+}
+
+static void
+change_holders(tutti_tensor *tensor, tutti_holder holder, uint32_t change)
+{
+    tutti_tensor *whole = tensor->whole == NULL ? tensor : tensor->whole;
+    const uint64_t bytes = taken_bytes(whole);
+    tutti_holder before;
+
+    (void)pthread_mutex_lock(&holding);
+    before = tensor_holder(whole);
+    whole->holders[holder] += change;
+    count_held(whole->space, before, 0 - bytes);
+    count_held(whole->space, tensor_holder(whole), bytes);
+    (void)pthread_mutex_unlock(&holding);
+}
+
+void
+tutti_tensor_hold(tutti_tensor *tensor, tutti_holder holder)
+{
+    change_holders(tensor, holder, 1);
+}
+
+void
+tutti_tensor_let_go(tutti_tensor *tensor, tutti_holder holder)
+{
+    change_holders(tensor, holder, UINT32_MAX); /* one less */
 }
 
 /* ------------------------------------------------------------------------------ own memory */
@@ -224,9 +289,13 @@ void
 tutti_space_stat(tutti_space *space, tutti_space_stats *ret_stats)
 {
     tutti_space_stats stats = {0};
+    size_t i;
 
     space->ops->stat(space, &stats);
     assert(stats.used_bytes <= stats.limit_bytes);
+    for (i = 0; i < TUTTI_HOLDERS; i++) {
+        stats.held_bytes[i] = atomic_load_explicit(&space->held_bytes[i], memory_order_relaxed);
+    }
     stats.tensor_count = atomic_load_explicit(&space->tensor_count, memory_order_relaxed);
     *ret_stats = stats;
 }

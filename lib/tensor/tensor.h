@@ -15,6 +15,15 @@
 
 typedef struct tutti_space tutti_space;
 
+/* For whom memory is there; of several the first counts. */
+typedef enum tutti_holder {
+    TUTTI_HOLDER_REGISTER, /* a register of a session */
+    TUTTI_HOLDER_TENSOR,   /* a handle */
+    TUTTI_HOLDER_MAPPING,  /* a client that has it mapped */
+    TUTTI_HOLDER_NONE,     /* only those who use it now, such as ops */
+    TUTTI_HOLDERS,
+} tutti_holder;
+
 typedef struct tutti_tensor {
     tutti_spec spec;
     uint64_t bytes;
@@ -26,6 +35,7 @@ typedef struct tutti_tensor {
     void *block;
     void *own;                  /* memory of its own: the space's record of it; NULL = none */
     struct tutti_tensor *whole; /* [ref] of a view: the tensor whose bytes it shows; NULL = none */
+    uint32_t holders[TUTTI_HOLDER_NONE]; /* how many of each kind; behind a lock of the room */
     _Atomic uint32_t refs;
 } tutti_tensor;
 
@@ -97,8 +107,16 @@ bool tutti_tensor_is_own(const tutti_tensor *tensor);
 /* Has anybody but the caller a reference? */
 bool tutti_tensor_is_shared(const tutti_tensor *tensor);
 
+/*
+ * Somebody holds the tensor from now on, or no more: for tutti_space_stats alone, its life is that of its
+ * references. Each hold is let go before the last reference goes. Of a view: the tensor whose bytes it shows.
+ */
+void tutti_tensor_hold(tutti_tensor *tensor, tutti_holder holder);
+void tutti_tensor_let_go(tutti_tensor *tensor, tutti_holder holder);
+
 typedef struct tutti_space_stats {
-    uint64_t used_bytes; /* with what alignment costs */
+    uint64_t held_bytes[TUTTI_HOLDERS]; /* for whom; together used_bytes, when nothing moves */
+    uint64_t used_bytes;                /* with what alignment costs */
     uint64_t limit_bytes;
     uint64_t hole_bytes_max; /* the longest run of free bytes: the largest tensor that has room */
     uint64_t kept_bytes;     /* free, but still backed by memory, ready for the next tensor */

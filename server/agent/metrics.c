@@ -112,6 +112,26 @@ expose_seat(const tutti_agent *agent, tutti_page *page)
     write_gauge(page, "tutti_agent_world_size", "gauge", "Ranks of the job.", agent->world_size);
 }
 
+/* Its sum is tutti_agent_memory_used_bytes. */
+static void
+expose_holders(const tutti_space_stats *space, tutti_page *page)
+{
+    static const char *const owners[TUTTI_HOLDERS] = {"registers", "tensors", "mapped", "ops"};
+    char labels[TUTTI_PAGE_LABELS_MAX];
+    size_t i;
+
+    tutti_page_family(
+        page, "tutti_agent_memory_bytes", "gauge",
+        "Tensor memory in use, by whom it is there for: registers of sessions, tensors "
+        "with a handle, deleted ones that clients have mapped, ops and calls.");
+    for (i = 0; i < TUTTI_HOLDERS; i++) {
+        tutti_page_labels(labels, (const char *const[]){"owner", owners[i], NULL});
+        tutti_page_number(page, "tutti_agent_memory_bytes", labels, space->held_bytes[i]);
+    }
+    write_gauge(page, "tutti_agent_memory_kept_bytes", "gauge",
+                "Free, but kept for new tensors for --memory-keep.", space->kept_bytes);
+}
+
 static void
 expose_memory(tutti_agent *agent, tutti_page *page)
 {
@@ -133,6 +153,7 @@ expose_memory(tutti_agent *agent, tutti_page *page)
                 agent->share == NULL ? 0 : tutti_share_count(agent->share));
     write_gauge(page, "tutti_agent_memory_used_bytes", "gauge", "Tensor memory in use.",
                 space.used_bytes);
+    expose_holders(&space, page);
     write_gauge(page, "tutti_agent_memory_limit_bytes", "gauge", "Tensor memory there is.",
                 space.limit_bytes);
     write_gauge(page, "tutti_agent_memory_largest_hole_bytes", "gauge",

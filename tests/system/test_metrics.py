@@ -172,6 +172,8 @@ class MetricsTest(unittest.TestCase):
         page = metrics_page.read(self.watched.agents[0])
         self.assertEqual(page.value("tutti_agent_tensors"), 1)
         self.assertGreaterEqual(page.value("tutti_agent_memory_used_bytes"), 64)
+        self.assertEqual(page.sum("tutti_agent_memory_bytes"), page.value("tutti_agent_memory_used_bytes"))
+        self.assertEqual(page.value("tutti_agent_memory_bytes", owner="tensors"), 64)
         self.assertEqual(page.value("tutti_agent_received_bytes_total"), 64)
         self.assertEqual(page.value("tutti_agent_sent_bytes_total"), 64)
         self.assertEqual(page.value("tutti_agent_epoch"), 1)

@@ -22,6 +22,7 @@
 static void
 on_over(void *owner)
 {
+    tutti_tensor_let_go(owner, TUTTI_HOLDER_MAPPING);
     tutti_tensor_unref(owner);
 }
 
@@ -203,9 +204,10 @@ agent_share_tensor(tutti_agent *agent, const tutti_lock *lock, bool writable,
                               .writable = writable,
                               .owner = tensor};
     tutti_tensor_ref(tensor); /* until on_over */
+    tutti_tensor_hold(tensor, TUTTI_HOLDER_MAPPING);
     code = tutti_share_offer(agent->share, &item, ret_shared->token, err);
     if (code != TUTTI_OK) {
-        tutti_tensor_unref(tensor);
+        on_over(tensor);
         return code;
     }
     ret_shared->socket = tutti_share_socket(agent->share);

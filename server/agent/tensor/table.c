@@ -131,6 +131,27 @@ agent_table_unref(tutti_table *table, tutti_entry *entry)
     }
 }
 
+static tutti_holder
+holder_of(const tutti_entry *entry)
+{
+    return agent_table_is_register(entry->name) ? TUTTI_HOLDER_REGISTER : TUTTI_HOLDER_TENSOR;
+}
+
+tutti_tensor *
+agent_table_set_tensor(tutti_entry *entry, tutti_tensor *tensor)
+{
+    tutti_tensor *before = entry->tensor;
+
+    if (entry->listed && tensor != NULL) {
+        tutti_tensor_hold(tensor, holder_of(entry));
+    }
+    if (entry->listed && before != NULL) {
+        tutti_tensor_let_go(before, holder_of(entry));
+    }
+    entry->tensor = tensor;
+    return before;
+}
+
 void
 agent_table_unlist(tutti_table *table, tutti_entry *entry)
 {
@@ -138,6 +159,9 @@ agent_table_unlist(tutti_table *table, tutti_entry *entry)
         return;
     }
     entry->listed = false;
+    if (entry->tensor != NULL) {
+        tutti_tensor_let_go(entry->tensor, holder_of(entry));
+    }
     tutti_map_remove(&table->by_number, &entry->by_number);
     if (entry->name[0] != '\0') {
         tutti_map_remove(&table->by_name, &entry->by_name);
@@ -207,7 +231,7 @@ tutti_table_fill(tutti_table *table, const tutti_lock *lock, tutti_tensor *tenso
 {
     agent_table_lock(table);
     assert(lock->exclusive && lock->entry->tensor == NULL && lock->entry->value == NULL);
-    lock->entry->tensor = tensor;
+    (void)agent_table_set_tensor(lock->entry, tensor);
     agent_table_unlock(table);
 }
 
@@ -219,8 +243,7 @@ tutti_table_replace(tutti_table *table, const tutti_lock *lock, tutti_tensor *te
 
     agent_table_lock(table);
     assert(lock->exclusive && lock->granted);
-    before = lock->entry->tensor;
-    lock->entry->tensor = tensor;
+    before = agent_table_set_tensor(lock->entry, tensor);
     agent_table_unlock(table);
     tutti_tensor_unref(before);
 }

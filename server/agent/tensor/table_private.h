@@ -59,6 +59,9 @@ void agent_table_unref(tutti_table *table, tutti_entry *entry);
 /* Take its handle and name away, and the reference of its listing. Fine when it has none. */
 void agent_table_unlist(tutti_table *table, tutti_entry *entry);
 
+/* The tensor that the entry had, whose reference is the caller's now; NULL = none. */
+tutti_tensor *agent_table_set_tensor(tutti_entry *entry, tutti_tensor *tensor);
+
 /* May a tensor be called so? A name, or a register's. BAD_NAME */
 tutti_code agent_table_check_name(const char *name, tutti_error *err);
 bool agent_table_is_register(const char *name);

@@ -31,9 +31,8 @@ tutti_table_set_value(tutti_table *table, const tutti_lock *lock, tutti_table_va
     agent_table_lock(table);
     assert(lock->exclusive && lock->granted);
     before = lock->entry->value;
-    tensor = lock->entry->tensor;
+    tensor = agent_table_set_tensor(lock->entry, NULL);
     lock->entry->value = value;
-    lock->entry->tensor = NULL;
     agent_table_unlock(table);
     tutti_table_value_unref(before);
     tutti_tensor_unref(tensor);

@@ -128,6 +128,46 @@ test_tensor__lives_until_its_last_reference_goes(void **state)
 }
 
 static void
+is_held_by(tutti_space *space, tutti_holder wanted)
+{
+    tutti_space_stats stats;
+    int i;
+
+    tutti_space_stat(space, &stats);
+    assert_true(stats.used_bytes > 0);
+    for (i = 0; i < TUTTI_HOLDERS; i++) {
+        assert_int_equal(stats.held_bytes[i], i == (int)wanted ? stats.used_bytes : 0);
+    }
+}
+
+static void
+test_space__says_for_whom_its_memory_is_there(void **state)
+{
+    const space_kind *kind = *state;
+    tutti_space *space = kind->open(MIB);
+    tutti_tensor *tensor = make_tensor(space, 140, false);
+    tutti_space_stats stats;
+
+    is_held_by(space, TUTTI_HOLDER_NONE);
+    tutti_tensor_hold(tensor, TUTTI_HOLDER_TENSOR);
+    tutti_tensor_hold(tensor, TUTTI_HOLDER_MAPPING);
+    is_held_by(space, TUTTI_HOLDER_TENSOR);
+    tutti_tensor_let_go(tensor, TUTTI_HOLDER_TENSOR);
+    is_held_by(space, TUTTI_HOLDER_MAPPING);
+    tutti_tensor_hold(tensor, TUTTI_HOLDER_REGISTER);
+    tutti_tensor_hold(tensor, TUTTI_HOLDER_REGISTER);
+    tutti_tensor_let_go(tensor, TUTTI_HOLDER_REGISTER);
+    is_held_by(space, TUTTI_HOLDER_REGISTER);
+    tutti_tensor_let_go(tensor, TUTTI_HOLDER_REGISTER);
+    tutti_tensor_let_go(tensor, TUTTI_HOLDER_MAPPING);
+    is_held_by(space, TUTTI_HOLDER_NONE);
+    tutti_tensor_unref(tensor);
+    tutti_space_stat(space, &stats);
+    assert_int_equal(stats.held_bytes[TUTTI_HOLDER_NONE], 0);
+    tutti_space_close(space);
+}
+
+static void
 test_tensor__of_zero_bytes_takes_no_memory(void **state)
 {
     const space_kind *kind = *state;
@@ -422,6 +462,7 @@ space_contract_run(const space_kind *kind)
     struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tensor__has_what_its_spec_says_aligned_and_zero),
         cmocka_unit_test(test_tensor__lives_until_its_last_reference_goes),
+        cmocka_unit_test(test_space__says_for_whom_its_memory_is_there),
         cmocka_unit_test(test_tensor__of_zero_bytes_takes_no_memory),
         cmocka_unit_test(test_tensor__that_cannot_exist_is_refused),
         cmocka_unit_test(test_tensor__over_the_limit_is_refused_with_asked_used_and_limit),
