@@ -77,9 +77,16 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("flight_record", [] { return py::bytes(Recorder::get().dump()); }, "A pickle of what was called lately");
   m.def(
       "store",
-      [](const std::string& coordinator, std::string prefix, double timeout_s) -> c10::intrusive_ptr<c10d::Store> {
-        return c10::make_intrusive<TuttiStore>(coordinator, std::move(prefix),
-                                               std::chrono::milliseconds(static_cast<int64_t>(timeout_s * 1000)));
+      [](const std::string& coordinator, std::string prefix, double timeout_s, int rank,
+         int size) -> c10::intrusive_ptr<c10d::Store> {
+        auto store = c10::make_intrusive<TuttiStore>(coordinator, std::move(prefix),
+                                                     std::chrono::milliseconds(static_cast<int64_t>(timeout_s * 1000)));
+
+        if (size > 0) {
+          store->meet(rank, size);
+        }
+        return store;
       },
+      py::arg("coordinator"), py::arg("prefix"), py::arg("timeout_s"), py::arg("rank") = 0, py::arg("size") = 0,
       py::call_guard<py::gil_scoped_release>());
 }

@@ -1,5 +1,7 @@
 #include "store.hpp"
 
+#include <random>
+
 #include <c10/util/Exception.h>
 #include <tutti/store.h>
 
@@ -73,18 +75,53 @@ void TuttiStore::set(const std::string& key, const std::vector<uint8_t>& value) 
   check_store(tutti_kv_set(client_.get(), name.data(), name.size(), value.data(), value.size(), &err), err);
 }
 
-// As TCPStore: an empty `expected` means that there is no key; what is there is returned, `expected` if there is none.
+// A name that no other caller has. So the checksum of all names is a number that no other run has had.
+void TuttiStore::meet(int rank, int size) {
+  std::random_device device;
+  const std::string key = full("run");
+  const std::string name = "rank " + std::to_string(rank) + " " + std::to_string(device()) + "." + std::to_string(device());
+  tutti_meeting meeting;
+  tutti_error err;
+
+  tutti_meeting_init(&meeting);
+  meeting.count = static_cast<uint32_t>(size);
+  meeting.rank = rank;
+  meeting.name = name.c_str();
+  meeting.timeout_ms = milliseconds_of(timeout_);
+  check_store(tutti_meet(client_.get(), key.data(), key.size(), &meeting, &err), err);
+  prefix_ += std::to_string(meeting.group_hash) + "/";
+}
+
+// As TCPStore: an empty `expected` is that of no key and of an empty value; what is there is returned, `expected` if there is
+// no key.
 std::vector<uint8_t> TuttiStore::compareSet(const std::string& key, const std::vector<uint8_t>& expected,
                                             const std::vector<uint8_t>& desired) {
   const std::string name = full(key);
-  void* value = nullptr;
-  size_t size = 0;
-  tutti_error err;
+  const bool either = expected.empty();
+  bool none = either;  // the coordinator tells no key from an empty value: one is tried, then the other
 
-  check_store(tutti_kv_compare_and_set(client_.get(), name.data(), name.size(), expected.empty() ? nullptr : expected.data(),
-                                       expected.size(), desired.data(), desired.size(), nullptr, &value, &size, &err),
-              err);
-  return value == nullptr ? expected : take_value(value, size);
+  for (;;) {
+    const void* wanted = none ? nullptr : either ? static_cast<const void*>("") : expected.data();
+    bool swapped = false;
+    void* value = nullptr;
+    size_t size = 0;
+    tutti_error err;
+
+    check_store(tutti_kv_compare_and_set(client_.get(), name.data(), name.size(), wanted, expected.size(), desired.data(),
+                                         desired.size(), &swapped, &value, &size, &err),
+                err);
+    if (value == nullptr && !either) {
+      return expected;
+    }
+    none = value == nullptr;
+    if (!none) {
+      std::vector<uint8_t> found = take_value(value, size);
+
+      if (swapped || !either || !found.empty()) {
+        return found;
+      }
+    }
+  }
 }
 
 std::vector<uint8_t> TuttiStore::get(const std::string& key) {

@@ -15,6 +15,10 @@ class TuttiStore : public c10d::Store {
   // coordinator: an address. prefix: of all keys, so that several programs can share a coordinator. Throws DistStoreError.
   TuttiStore(const std::string& coordinator, std::string prefix, std::chrono::milliseconds timeout);
 
+  // Wait for the other ranks of a run. Keys have a prefix of that run from now on: what earlier runs have left, also those that
+  // never had all ranks, does not meet it.
+  void meet(int rank, int size);
+
   c10::intrusive_ptr<c10d::Store> clone();  // without `override`: torch 2.4 does not have it
   void set(const std::string& key, const std::vector<uint8_t>& value) override;
   std::vector<uint8_t> compareSet(const std::string& key, const std::vector<uint8_t>& expected,

@@ -47,6 +47,8 @@ def answers(store, other):
     said.append([store.compare_set("c", "", "first"), store.compare_set("c", "wrong", "second"),
                  store.compare_set("c", "first", "third"), other.get("c")])
     said.append(store.compare_set("none", "something", "else"))
+    store.set("empty", "")
+    said.append([store.compare_set("empty", "", "first"), store.compare_set("empty", "", "second"), other.get("empty")])
     said.append([store.check(["a", "c"]), store.check(["a", "missing"])])
     store.append("list", "x")
     other.append("list", "yz")
@@ -111,6 +113,19 @@ class Store(unittest.TestCase):
         self.assertEqual(self.open("keys/").num_keys(), store.num_keys())
         self.assertGreater(store.num_keys(), 0)
         self.assertEqual(self.open("another/").num_keys(), 0)
+
+    def test_a_run_does_not_meet_the_keys_of_another_one(self):
+        """What the rendezvous tutti:// does. A run that never had all ranks has written nothing."""
+        def rank(place, timeout=20.0):
+            return tutti_torch._module().store(self.address, "runs/", timeout, place, 2)
+
+        for _ in range(2):
+            raises(lambda: rank(0, 0.2), "TIMEOUT", "rank 0")
+            stores = [None, None]
+            other = later(lambda: stores.__setitem__(1, rank(1)))
+            stores[0] = rank(0)
+            other.join()
+            self.assertEqual([stores[0].add("turn", 1), stores[1].add("turn", 1)], [1, 2])
 
     def test_prefix_store(self):
         dist.PrefixStore("p", self.open("prefixed/")).set("k", "v")

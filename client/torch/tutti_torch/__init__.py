@@ -123,7 +123,7 @@ def _rendezvous(url, timeout=timedelta(minutes=5), **_):
         raise ValueError("%s names no coordinator, and TUTTI_COORDINATOR is not set: tutti://HOST:PORT" % url)
     job = os.environ.get("TUTTI_JOB", "default")
     run = os.environ.get("TORCHELASTIC_RUN_ID", "none")
-    yield _module().store(coordinator, "torch/%s/%s/" % (job, run), timeout.total_seconds()), rank, size
+    yield _module().store(coordinator, "torch/%s/%s/" % (job, run), timeout.total_seconds(), rank, size), rank, size
 
 
 def _register():
