@@ -154,7 +154,7 @@ tvm_function_find(const char *name)
 void
 tvm_error_drop(void)
 {
-    char text[8];
+    char text[64];
 
     tvm_error_take(text, sizeof(text));
 }

@@ -144,7 +144,7 @@ class TestWords(Case):
 
     def test_help__knows_every_command(self):
         text = self.well("help").text
-        commands = re.findall(r"(?m)^  ([a-z-]+(?: [a-z]+)?)   ", text)
+        commands = re.findall(r"(?m)^  (?!tutti )([a-z-]+(?: [a-z]+)?)   ", text)
         self.assertGreater(len(commands), 30)
         for command in commands:
             page = self.well("help", *command.split()).text
