@@ -504,10 +504,14 @@ class Deaths(unittest.TestCase):
         began = time.monotonic()
         self.assertEqual(agent.program.stop(), 0)
         self.assertLess(time.monotonic() - began, 5)
-        for call in (barrier, wait, get):
+        for call in (barrier, get):
             with self.assertRaises(grpc.RpcError) as caught:
                 call.result(LONG_S)
             self.assertEqual(caught.exception.code(), GONE)
+        try:  # one that comes behind the op's end is answered with it
+            self.assertEqual(wait.result(LONG_S).works[0].error.code, GONE.value[0])
+        except grpc.RpcError as error:
+            self.assertEqual(error.code(), GONE)
 
     def test_the_coordinator_may_go_away_and_come_back(self):
         with tempfile.TemporaryDirectory() as folder:
