@@ -129,7 +129,7 @@ class Outs(case.AgentCase):
         try:
             import torch
         except ImportError:
-            self.skipTest("no torch")
+            self.skipTest("no torch here: install python3-torch")
         for bad, reason in (
             (torch.zeros(SMALL + 1), "OUT_SHAPE"),
             (torch.zeros(SMALL, dtype=torch.float64), "DTYPE_MISMATCH"),
