@@ -42,11 +42,13 @@ except OSError as error:
     print(type(error).__name__)
 """ % PORT
 LEAVE = """
-import sys, time
+import os, sys, time
 sys.path.insert(0, sys.argv[1])
 import namespaces
 network = namespaces.Network(1)
 process = network.hosts[0].start(["sleep", "1000"])
+while os.readlink("/proc/%d/ns/net" % process.pid) == os.readlink("/proc/self/ns/net"):
+    time.sleep(0.01)  # until it is in the namespace, nobody can find it there
 print(network.prefix, network.interface, network.outside, process.pid, flush=True)
 time.sleep(1000)
 """
