@@ -410,7 +410,7 @@ ask_nccl_alone(void)
 
 /* Two processes of one GPU: NCCL takes them for two hosts. */
 static void
-ask_nccl_two(void)
+ask_in_two(void (*ask)(int rank, const char *folder))
 {
     char folder[] = "/tmp/gpu_probe.XXXXXX";
     pid_t child;
@@ -419,11 +419,23 @@ ask_nccl_two(void)
     CHECK(mkdtemp(folder) != NULL ? 0 : errno);
     child = fork();
     setenv("NCCL_HOSTID", child == 0 ? "probe1" : "probe0", 1);
-    ask_nccl(2, child == 0 ? 1 : 0, folder);
+    ask(child == 0 ? 1 : 0, folder);
     if (child == 0) {
         _exit(0);
     }
     waitpid(child, &status, 0);
+}
+
+static void
+ask_nccl_of_two(int rank, const char *folder)
+{
+    ask_nccl(2, rank, folder);
+}
+
+static void
+ask_nccl_two(void)
+{
+    ask_in_two(ask_nccl_of_two);
 }
 
 /* ------------------------------------------------------------------------------ ops behind a stream that is held */
@@ -513,18 +525,7 @@ ask_behind(int rank, const char *folder)
 static void
 ask_behind_two(void)
 {
-    char folder[] = "/tmp/gpu_probe.XXXXXX";
-    pid_t child;
-    int status;
-
-    CHECK(mkdtemp(folder) != NULL ? 0 : errno);
-    child = fork();
-    setenv("NCCL_HOSTID", child == 0 ? "probe1" : "probe0", 1);
-    ask_behind(child == 0 ? 1 : 0, folder);
-    if (child == 0) {
-        _exit(0);
-    }
-    waitpid(child, &status, 0);
+    ask_in_two(ask_behind);
 }
 
 static void

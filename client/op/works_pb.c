@@ -130,6 +130,16 @@ tutti_wait_more(tutti_client *client, const char *work, uint32_t timeout_ms,
     return wait_for_works(client, &work, 1, timeout_ms, ret_status, ret_more, err);
 }
 
+static tutti_code
+take_statuses(Tutti__V1__WorkStatus **works, size_t works_count, size_t count,
+              tutti_work_status *ret_statuses, tutti_error *err)
+{
+    TUTTI_TRY(check_statuses(works, works_count, count, ret_statuses != NULL, err));
+
+    read_statuses(works, count, ret_statuses);
+    return TUTTI_OK;
+}
+
 tutti_code
 tutti_test(tutti_client *client, const char *const *works, size_t count,
            tutti_work_status *ret_statuses, tutti_error *err)
@@ -149,10 +159,7 @@ tutti_test(tutti_client *client, const char *const *works, size_t count,
     code = client_invoke(client, &call, &request.base, &message, err);
     if (code == TUTTI_OK) {
         response = tutti_rpc_message_get(message);
-        code = check_statuses(response->works, response->n_works, count, ret_statuses != NULL, err);
-        if (code == TUTTI_OK) {
-            read_statuses(response->works, count, ret_statuses);
-        }
+        code = take_statuses(response->works, response->n_works, count, ret_statuses, err);
     }
     tutti_rpc_message_free(message);
     return code;
@@ -177,10 +184,7 @@ tutti_cancel(tutti_client *client, const char *const *works, size_t count,
     code = client_invoke(client, &call, &request.base, &message, err);
     if (code == TUTTI_OK) {
         response = tutti_rpc_message_get(message);
-        code = check_statuses(response->works, response->n_works, count, ret_statuses != NULL, err);
-        if (code == TUTTI_OK) {
-            read_statuses(response->works, count, ret_statuses);
-        }
+        code = take_statuses(response->works, response->n_works, count, ret_statuses, err);
     }
     tutti_rpc_message_free(message);
     return code;

@@ -74,52 +74,47 @@ write_statuses(const agent_work_status *statuses, size_t count, wire_status **re
     return messages;
 }
 
+/* `ret_works` is the field of the response, whose count is set. */
+static void
+answer_with(tutti_rpc_call *call, const ProtobufCMessage *response,
+            Tutti__V1__WorkStatus ***ret_works, const agent_work_status *statuses, size_t count)
+{
+    wire_status *memory = NULL;
+
+    *ret_works = write_statuses(statuses, count, &memory);
+    if (*ret_works == NULL) {
+        agent_fail_answer(call);
+        return;
+    }
+    tutti_rpc_call_reply(call, response, NULL);
+    free_statuses(*ret_works, memory, count);
+}
+
 static void
 answer_wait(tutti_rpc_call *call, const agent_work_status *statuses, size_t count)
 {
     Tutti__V1__WaitResponse response = TUTTI__V1__WAIT_RESPONSE__INIT;
-    wire_status *memory = NULL;
 
-    response.works = write_statuses(statuses, count, &memory);
     response.n_works = count;
-    if (response.works == NULL) {
-        agent_fail_answer(call);
-        return;
-    }
-    tutti_rpc_call_reply(call, &response.base, NULL);
-    free_statuses(response.works, memory, count);
+    answer_with(call, &response.base, &response.works, statuses, count);
 }
 
 static void
 answer_test(tutti_rpc_call *call, const agent_work_status *statuses, size_t count)
 {
     Tutti__V1__TestResponse response = TUTTI__V1__TEST_RESPONSE__INIT;
-    wire_status *memory = NULL;
 
-    response.works = write_statuses(statuses, count, &memory);
     response.n_works = count;
-    if (response.works == NULL) {
-        agent_fail_answer(call);
-        return;
-    }
-    tutti_rpc_call_reply(call, &response.base, NULL);
-    free_statuses(response.works, memory, count);
+    answer_with(call, &response.base, &response.works, statuses, count);
 }
 
 static void
 answer_cancel(tutti_rpc_call *call, const agent_work_status *statuses, size_t count)
 {
     Tutti__V1__CancelResponse response = TUTTI__V1__CANCEL_RESPONSE__INIT;
-    wire_status *memory = NULL;
 
-    response.works = write_statuses(statuses, count, &memory);
     response.n_works = count;
-    if (response.works == NULL) {
-        agent_fail_answer(call);
-        return;
-    }
-    tutti_rpc_call_reply(call, &response.base, NULL);
-    free_statuses(response.works, memory, count);
+    answer_with(call, &response.base, &response.works, statuses, count);
 }
 
 void
