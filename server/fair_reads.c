@@ -105,7 +105,7 @@ announce_reads(watched *self)
 
 /* With the lock. No longer among the stuck. */
 static void
-unstick(watched *self)
+mark_unstuck(watched *self)
 {
     atomic_store(&self->stuck, false);
     tutti_list_remove(&self->stuck_link);
@@ -118,7 +118,7 @@ unstick(watched *self)
 static void
 end_stuck(watched *self)
 {
-    unstick(self);
+    mark_unstuck(self);
     (void)shutdown((int)(self - table), SHUT_RDWR);
     ended++;
 }
@@ -336,7 +336,7 @@ note_send(watched *self, int descriptor, bool full)
         }
         tutti_list_add(&stuck_ones, &self->stuck_link);
     } else if (!full && atomic_load(&self->stuck)) {
-        unstick(self);
+        mark_unstuck(self);
         if (self->unread) {
             announce_reads(self);
         }
@@ -415,7 +415,7 @@ forget_fd(watched *self)
     if (atomic_load(&self->known)) {
         atomic_store(&self->known, false);
         tutti_list_remove(&self->link);
-        unstick(self);
+        mark_unstuck(self);
     }
 }
 

@@ -52,7 +52,7 @@ renew_context(aio_context_t old)
 }
 
 static void
-begin(void)
+open_aio(void)
 {
     always = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (always < 0 || !renew_context(0)) {
@@ -63,7 +63,7 @@ begin(void)
 bool
 tutti_bell_can_ring(void)
 {
-    (void)pthread_once(&once, begin);
+    (void)pthread_once(&once, open_aio);
     errno = failure;
     return failure == 0;
 }
