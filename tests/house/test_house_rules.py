@@ -250,20 +250,6 @@ class Tracked(unittest.TestCase):
         self.assertGreater(len(paths), 100)
         self.assertEqual(wrong_files(SOURCE, paths), [])
 
-    def test_every_reason_to_skip_that_is_listed_is_given_by_a_test(self):
-        """Or by a program that a test asks; `./run test` looks the other way round."""
-        given = set()
-        for path in tree.files(SOURCE):
-            if re.match(r"(tests/(?!skips)|client/(python|torch)/tests/|client/go/|lib/tensor/cuda/)", path):
-                with open(os.path.join(SOURCE, path), errors="replace") as file:
-                    for text in re.findall(r'"((?:[^"\\\n]|\\.)*)"', file.read()):
-                        text = re.sub(r"%(s|d|u|\.\d+s)", "7", text.split("# SKIP ")[-1].replace("\\n", ""))
-                        given.update((text, text + "7"))
-        with open(os.path.join(SOURCE, "tests", "skips.txt")) as file:
-            listed = [line.rstrip("\n") for line in file if line.strip() and not line.startswith("#")]
-        self.assertGreater(len(listed), 20)
-        self.assertEqual([one for one in listed if not any(re.fullmatch(one, text) for text in given)], [])
-
     def test_without_git_what_no_gitignore_names_is_of_the_tree(self):
         files = {".gitignore": "# all of it\n/build/\n*.so\n__pycache__/\n", "build/a.c": "", "lib/build/b.c": "", "lib/c.so": "",
                  "lib/__pycache__/d.py": "", "made/.gitignore": "/sync/*\n!/sync/e.py\n", "made/sync/e.py": "", "made/sync/f.py": ""}
