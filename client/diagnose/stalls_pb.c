@@ -45,8 +45,12 @@ tutti_stalls_free(tutti_stalls *stalls)
         free(stalls->stalls[i].arrived);
         free(stalls->stalls[i].ranks);
     }
+    for (i = 0; i < stalls->uneven_count; i++) {
+        free(stalls->uneven[i].behind);
+    }
     free(stalls->stalls);
     free(stalls->ranks);
+    free(stalls->uneven);
     *stalls = (tutti_stalls){.count = 0};
 }
 
@@ -95,6 +99,33 @@ read_stall(const Tutti__V1__Stall *message, tutti_stall *ret)
     return ret->arrived != NULL && ret->ranks != NULL;
 }
 
+static void
+read_counted(const Tutti__V1__CountedRank *message, tutti_counted_rank *ret)
+{
+    *ret = (tutti_counted_rank){
+        .rank = message->rank, .sequence = message->sequence, .last_ms = message->last_ms};
+    client_read_text(message->last_op, ret->last_op, sizeof(ret->last_op));
+}
+
+static bool
+read_uneven(const Tutti__V1__UnevenGroup *message, tutti_uneven_group *ret)
+{
+    size_t i;
+
+    *ret = (tutti_uneven_group){.behind_count = message->behind_count,
+                                .behind_listed = message->n_behind};
+    client_read_text(message->group, ret->group, sizeof(ret->group));
+    client_read_text(message->text, ret->text, sizeof(ret->text));
+    if (message->ahead != NULL) {
+        read_counted(message->ahead, &ret->ahead);
+    }
+    ret->behind = calloc(message->n_behind + 1, sizeof(*ret->behind));
+    for (i = 0; ret->behind != NULL && i < message->n_behind; i++) {
+        read_counted(message->behind[i], &ret->behind[i]);
+    }
+    return ret->behind != NULL;
+}
+
 /*
  * `count` grows before the result is looked at, so that a stall which was read in part is freed
  * as well.
@@ -113,10 +144,15 @@ read_stalls(const Tutti__V1__DescribeStallResponse *response, tutti_stalls *ret,
     client_read_text(response->job, stalls.job, sizeof(stalls.job));
     stalls.stalls = calloc(response->n_stalls + 1, sizeof(*stalls.stalls));
     stalls.ranks = read_stall_ranks(response->ranks, response->n_ranks);
-    well = stalls.stalls != NULL && stalls.ranks != NULL;
+    stalls.uneven = calloc(response->n_uneven_groups + 1, sizeof(*stalls.uneven));
+    well = stalls.stalls != NULL && stalls.ranks != NULL && stalls.uneven != NULL;
     for (i = 0; well && i < response->n_stalls; i++) {
         well = read_stall(response->stalls[i], &stalls.stalls[i]);
         stalls.count++;
+    }
+    for (i = 0; well && i < response->n_uneven_groups; i++) {
+        well = read_uneven(response->uneven_groups[i], &stalls.uneven[i]);
+        stalls.uneven_count++;
     }
     if (!well) {
         tutti_stalls_free(&stalls);

@@ -122,6 +122,33 @@ typedef struct tutti_stall {
     char text[1024];
 } tutti_stall;
 
+/* How many ops of a group a rank has called. */
+typedef struct tutti_counted_rank {
+    /* Of the job. */
+    uint32_t rank;
+    /* The number of the last op that it has called, from 1; 0 = none. */
+    uint64_t sequence;
+    /* Its op that ended last, in words, and milliseconds since; "" = none has. */
+    char last_op[TUTTI_OP_WORDS_MAX];
+    uint64_t last_ms;
+} tutti_counted_rank;
+
+/*
+ * A group in which nothing runs, and whose ranks have called different numbers of ops: the next call
+ * of one rank does not meet the next call of another.
+ */
+typedef struct tutti_uneven_group {
+    char group[TUTTI_NAME_MAX + 1];
+    /* The first of the ranks that have called the most. */
+    tutti_counted_rank ahead;
+    /* Of `behind_count` ranks that have called fewer, the first `behind_listed`, at most 64. */
+    uint32_t behind_count;
+    tutti_counted_rank *behind;
+    size_t behind_listed;
+    /* All of that as a sentence for people. */
+    char text[1024];
+} tutti_uneven_group;
+
 /* The answer of tutti_stalls_find. tutti_stalls_free frees all that it points to. */
 typedef struct tutti_stalls {
     char job[TUTTI_NAME_MAX + 1];
@@ -143,6 +170,12 @@ typedef struct tutti_stalls {
     /* How many ranks of the job are silent, and lost, in all. */
     uint32_t silent_count;
     uint32_t lost_count;
+    /*
+     * An array of `uneven_count`, at most 64. Only groups of which every rank answers, and in which no
+     * op has ended in the last second (or in older_than_ms, if it is less).
+     */
+    tutti_uneven_group *uneven;
+    size_t uneven_count;
 } tutti_stalls;
 
 /* Which ops are asked about. Begin with tutti_stall_options_init. */

@@ -67,6 +67,23 @@ class Diagnose(Case):
         self.assertEqual(self.json("stall", "--group", "none")["stalls"], [])
         self.enter(2)
 
+    def test_stall__names_the_rank_that_is_behind_when_nothing_waits(self):
+        self.well("group", "create", "pair", "1,2")
+        for group, rank in (("pair", "1"), ("world", "3")):
+            alone = tutti("barrier", "-g", group, "--rank", rank, "--timeout", "100ms")
+            self.assertEqual(alone.code, 1, alone)
+        found = self.json("stall", "--older", "1ms")
+        self.assertEqual(found["stalls"], [])
+        self.assertCountEqual(
+            [(one["group"], one["ahead"]["rank"], [rank["rank"] for rank in one["behind"]]) for one in found["uneven"]],
+            [("world", 3, [0, 1, 2]), ("pair", 1, [2])],
+        )
+        said = "group pair: rank 2 is behind, it has called no op; rank 1 has called 1 op (the last, barrier(), ended "
+        self.assertIn(said, self.well("stall", "--older", "1ms", "--group", "pair").text)
+        until = time.monotonic() + support.START_S
+        while said not in self.well("doctor").text:  # which leaves out what has just ended
+            self.assertLess(time.monotonic(), until)
+
     def test_stall__tells_a_stopped_process_and_a_dead_one(self):
         pid = pid_of(2)
         self.enter(0, 1, 3)

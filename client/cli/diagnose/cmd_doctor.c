@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "client/cli/cli.h"
+#include "client/cli/connect/connect.h"
 #include "client/cli/connect/fan_out.h"
 #include "client/cli/diagnose/commands.h"
 #include "client/cli/diagnose/doctor.h"
@@ -11,7 +12,8 @@
 #include "client/cli/util/result.h"
 #include "client/cli/util/values.h"
 
-#define SHOWN_MAX 64 /* findings; --json has all */
+#define SHOWN_MAX 64  /* findings; --json has all */
+#define QUIET_MS 1000 /* younger differences are those of ranks that move */
 
 /* ------------------------------------------------------------------------------ asking */
 
@@ -40,8 +42,7 @@ on_rank(void *arg, uint32_t rank, tutti_client *client, const tutti_error *err)
                                             &patient->err) == TUTTI_OK &&
                         tutti_agent_examine(client, round->ranks, round->rank_count, round->wait_ms,
                                             &patient->self_check, &patient->reaches,
-                                            &patient->reach_count, &patient->err) == TUTTI_OK &&
-                        tutti_agent_stat(client, &patient->stats, &patient->err) == TUTTI_OK;
+                                            &patient->reach_count, &patient->err) == TUTTI_OK;
 }
 
 /*
@@ -66,6 +67,21 @@ ask_all_doctor(const cli *self, doctor *all, uint32_t wait_ms)
     }
     cli_fan_out_call(self, fan_out, on_rank, &round);
     free(ranks);
+}
+
+/* Without an answer nothing is found: that the coordinator is away has been told by then. */
+static void
+ask_counts(cli *self, doctor *all)
+{
+    tutti_client *client = NULL;
+    tutti_stall_options options;
+
+    tutti_stall_options_init(&options);
+    options.older_than_ms = QUIET_MS;
+    if (cli_connect_coordinator(self, &client, NULL) == TUTTI_OK) {
+        (void)tutti_stalls_find(client, &options, &all->stalls, NULL);
+        tutti_close(client);
+    }
 }
 
 /* ------------------------------------------------------------------------------ telling */
@@ -343,6 +359,7 @@ cli_doctor(cli *self)
     }
     ask_all_doctor(self, &all, wait_ms);
     doctor_ask_leaders(self, &all, wait_ms);
+    ask_counts(self, &all);
     doctor_check(&all);
     document = json_doctor(self, &all);
     if (!self->json) {
@@ -352,6 +369,7 @@ cli_doctor(cli *self)
     for (rank = 0; rank < fan_out.count; rank++) {
         tutti_free(all.patients[rank].reaches);
     }
+    tutti_stalls_free(&all.stalls);
     free(all.patients);
     free(all.findings);
     cli_fan_out_close(&fan_out);

@@ -68,18 +68,50 @@ json_stall(const tutti_stall *one)
 }
 
 static json_t *
+json_counted(const tutti_counted_rank *one)
+{
+    json_t *rank = json_pack("{s:I, s:I}", "rank", (json_int_t)one->rank, "sequence",
+                             (json_int_t)one->sequence);
+
+    if (one->last_op[0] != '\0') {
+        (void)json_object_update_new(rank, json_pack("{s:s, s:I}", "last_op", one->last_op,
+                                                     "last_ms", (json_int_t)one->last_ms));
+    }
+    return rank;
+}
+
+static json_t *
+json_uneven(const tutti_uneven_group *one)
+{
+    json_t *behind = json_array();
+    size_t i;
+
+    for (i = 0; i < one->behind_listed; i++) {
+        (void)json_array_append_new(behind, json_counted(&one->behind[i]));
+    }
+    return json_pack("{s:s, s:o, s:I, s:o, s:s}", "group", one->group, "ahead",
+                     json_counted(&one->ahead), "behind_count", (json_int_t)one->behind_count,
+                     "behind", behind, "text", one->text);
+}
+
+static json_t *
 json_stalls(const tutti_stalls *all)
 {
     json_t *stalls = json_array();
+    json_t *uneven = json_array();
     size_t i;
 
     for (i = 0; i < all->count; i++) {
         (void)json_array_append_new(stalls, json_stall(&all->stalls[i]));
     }
-    return json_pack("{s:s, s:I, s:I, s:o, s:I, s:I, s:o}", "job", all->job, "epoch",
+    for (i = 0; i < all->uneven_count; i++) {
+        (void)json_array_append_new(uneven, json_uneven(&all->uneven[i]));
+    }
+    return json_pack("{s:s, s:I, s:I, s:o, s:I, s:I, s:o, s:o}", "job", all->job, "epoch",
                      (json_int_t)all->epoch, "world_size", (json_int_t)all->world_size, "stalls",
                      stalls, "silent", (json_int_t)all->silent_count, "lost",
-                     (json_int_t)all->lost_count, "ranks", json_ranks(all->ranks, all->rank_count));
+                     (json_int_t)all->lost_count, "ranks", json_ranks(all->ranks, all->rank_count),
+                     "uneven", uneven);
 }
 
 /* ------------------------------------------------------------------------------ tables */
@@ -165,6 +197,10 @@ print_stalls(const cli *self, const tutti_stalls *all, const json_t *document)
     }
     if (all->count == 0) {
         print_ranks(self, json_object_get(document, "ranks"));
+    }
+    for (i = 0; i < all->uneven_count; i++) {
+        (void)fprintf(self->out, "\n%s%s%s\n", cli_style_begin(self, CLI_BOLD), all->uneven[i].text,
+                      cli_style_end(self));
     }
 }
 

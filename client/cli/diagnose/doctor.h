@@ -15,7 +15,6 @@ typedef struct doctor_patient {
     bool answered;
     tutti_error err; /* when it did not */
     tutti_self_check self_check;
-    tutti_agent_stats stats;
     tutti_reach *reaches;
     size_t reach_count;
     int64_t offset_ns; /* of its clock, against ours */
@@ -45,6 +44,7 @@ typedef struct doctor {
     doctor_patient *patients; /* by rank */
     doctor_coordinator coordinators[DOCTOR_COORDINATORS_MAX];
     size_t coordinator_count; /* 0 = there are not several */
+    tutti_stalls stalls;      /* groups whose ranks stand at different ops */
     doctor_finding *findings;
     size_t finding_count;
     size_t bad_count;

@@ -304,34 +304,25 @@ check_planes(doctor *self)
 }
 
 /*
- * Ranks that have called different numbers of ops while none runs: some program has called ops that
- * others have not. New programs are not concerned (docs/decisions/0049), but those that are there
- * get the ends of these ops.
+ * Some program has called ops that others have not. New programs are not concerned
+ * (docs/decisions/0049), but those that are there get the ends of these ops.
  */
 static void
 check_counts(doctor *self)
 {
-    const doctor_patient *most = first_to_answer(self);
-    const doctor_patient *least = most;
-    uint32_t rank;
+    size_t i;
 
-    for (rank = 0; rank < self->fan_out->count; rank++) {
-        const doctor_patient *patient = &self->patients[rank];
+    for (i = 0; i < self->stalls.uneven_count; i++) {
+        const tutti_uneven_group *one = &self->stalls.uneven[i];
+        const bool world = strcmp(one->group, "world") == 0;
 
-        if (!patient->answered || patient->stats.op_running_count > 0) {
-            return;
-        }
-        most = patient->stats.world_sequence > most->stats.world_sequence ? patient : most;
-        least = patient->stats.world_sequence < least->stats.world_sequence ? patient : least;
-    }
-    if (most != NULL && most->stats.world_sequence > least->stats.world_sequence) {
-        doctor_say(doctor_add(self, false, least->self_check.rank,
-                              "programs that start now go on behind these ops; for those that are "
-                              "connected: tutti barrier"),
-                   "group world: rank %" PRIu32 " has called %" PRIu64 " ops, rank %" PRIu32
-                   " %" PRIu64 ", and none runs",
-                   least->self_check.rank, least->stats.world_sequence, most->self_check.rank,
-                   most->stats.world_sequence);
+        doctor_say(doctor_add(self, false,
+                              one->behind_listed > 0 ? (int64_t)one->behind[0].rank : -1,
+                              world ? "programs that start now go on behind these ops; for those "
+                                      "that are connected: tutti barrier"
+                                    : "programs that start now go on behind these ops; those that "
+                                      "are connected get the error of each op once"),
+                   "%.600s", one->text);
     }
 }
 

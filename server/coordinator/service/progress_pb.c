@@ -125,6 +125,49 @@ stall_to_wire(tutti_coordinator_stall *stall, wire_stall *wire)
     message->text = wire->text;
 }
 
+/* A group out, with the memory that it points to. */
+typedef struct wire_uneven {
+    Tutti__V1__UnevenGroup message;
+    Tutti__V1__CountedRank ahead;
+    Tutti__V1__CountedRank behind[TUTTI_COORDINATOR_OTHERS_MAX];
+    Tutti__V1__CountedRank *pointers[TUTTI_COORDINATOR_OTHERS_MAX];
+    char text[TEXT_SIZE];
+} wire_uneven;
+
+static void
+counted_to_wire(const tutti_coordinator_counted_rank *one, Tutti__V1__CountedRank *wire)
+{
+    tutti__v1__counted_rank__init(wire);
+    wire->rank = one->rank;
+    wire->sequence = one->sequence;
+    wire->last_op = text_to_wire(one->last_op);
+    wire->last_ms = one->last_ms;
+}
+
+static void
+uneven_to_wire(const tutti_coordinator_uneven *uneven, wire_uneven *wire)
+{
+    Tutti__V1__UnevenGroup *message = &wire->message;
+    tutti_text text = tutti_text_in(wire->text, sizeof(wire->text));
+    size_t i;
+
+    tutti__v1__uneven_group__init(message);
+    tutti_coordinator_uneven_describe(uneven, &text);
+    message->group = text_to_wire(uneven->group);
+    message->group_id = uneven->group_id;
+    message->epoch = uneven->epoch;
+    counted_to_wire(&uneven->ahead, &wire->ahead);
+    message->ahead = &wire->ahead;
+    message->behind_count = uneven->behind_count;
+    for (i = 0; i < uneven->behind_count && i < TUTTI_COORDINATOR_OTHERS_MAX; i++) {
+        counted_to_wire(&uneven->behind[i], &wire->behind[i]);
+        wire->pointers[i] = &wire->behind[i];
+    }
+    message->n_behind = i;
+    message->behind = wire->pointers;
+    message->text = wire->text;
+}
+
 static void
 reply_progress(tutti_rpc_call *call, const tutti_coordinator_stalls *stalls)
 {
@@ -132,11 +175,15 @@ reply_progress(tutti_rpc_call *call, const tutti_coordinator_stalls *stalls)
     Tutti__V1__StalledRank ranks[TUTTI_COORDINATOR_OTHERS_MAX];
     Tutti__V1__StalledRank *rank_pointers[TUTTI_COORDINATOR_OTHERS_MAX];
     Tutti__V1__Stall *pointers[TUTTI_COORDINATOR_STALLS_MAX];
+    Tutti__V1__UnevenGroup *uneven_pointers[TUTTI_COORDINATOR_UNEVEN_MAX];
     wire_stall *wires = calloc(stalls->count + 1, sizeof(*wires));
+    wire_uneven *uneven = calloc(stalls->uneven_count + 1, sizeof(*uneven));
     tutti_error err;
     size_t i;
 
-    if (wires == NULL) {
+    if (wires == NULL || uneven == NULL) {
+        free(wires);
+        free(uneven);
         (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for an answer");
         tutti_rpc_call_fail(call, &err);
         return;
@@ -145,6 +192,12 @@ reply_progress(tutti_rpc_call *call, const tutti_coordinator_stalls *stalls)
         stall_to_wire(&stalls->stalls[i], &wires[i]);
         pointers[i] = &wires[i].message;
     }
+    for (i = 0; i < stalls->uneven_count; i++) {
+        uneven_to_wire(&stalls->uneven[i], &uneven[i]);
+        uneven_pointers[i] = &uneven[i].message;
+    }
+    response.uneven_groups = uneven_pointers;
+    response.n_uneven_groups = stalls->uneven_count;
     response.job = text_to_wire(stalls->job);
     response.epoch = stalls->epoch;
     response.world_size = stalls->world_size;
@@ -156,6 +209,7 @@ reply_progress(tutti_rpc_call *call, const tutti_coordinator_stalls *stalls)
     response.lost_count = stalls->lost_count;
     tutti_rpc_call_reply(call, &response.base, NULL);
     free(wires);
+    free(uneven);
 }
 
 static void

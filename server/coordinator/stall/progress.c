@@ -170,12 +170,16 @@ end_query(tutti_coordinator_stall_query *query, const tutti_error *err)
         if (code == TUTTI_OK) {
             code = coord_stalls_find(job, query, &stalls, &inner);
         }
+        if (code == TUTTI_OK) {
+            code = coord_uneven_find(job, query, &stalls, &inner);
+        }
     }
     query->on_answer(query, code == TUTTI_OK && err == NULL ? &stalls : NULL,
                      err != NULL        ? err
                      : code != TUTTI_OK ? &inner
                                         : NULL);
     free(stalls.stalls);
+    free(stalls.uneven);
 }
 
 static void

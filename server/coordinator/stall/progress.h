@@ -20,6 +20,7 @@
 #define TUTTI_COORDINATOR_PENDING_MAX 8           /* ops of one group */
 #define TUTTI_COORDINATOR_OP_WORDS_MAX 128        /* bytes of an op in words, with the NUL */
 #define TUTTI_COORDINATOR_STALLS_MAX 256
+#define TUTTI_COORDINATOR_UNEVEN_MAX 64
 #define TUTTI_COORDINATOR_ARRIVED_MAX 1024
 #define TUTTI_COORDINATOR_OTHERS_MAX 64
 #define TUTTI_COORDINATOR_QUERY_MS_MAX 10000
@@ -101,12 +102,32 @@ typedef struct tutti_coordinator_stall {
     tutti_coordinator_stalled_rank others[TUTTI_COORDINATOR_OTHERS_MAX];
 } tutti_coordinator_stall;
 
+/* How many ops of a group a rank has called. */
+typedef struct tutti_coordinator_counted_rank {
+    uint32_t rank;
+    uint64_t sequence;
+    const char *last_op; /* "" = none */
+    uint64_t last_ms;
+} tutti_coordinator_counted_rank;
+
+/* A group where nothing runs, and whose ranks have called different numbers of ops. */
+typedef struct tutti_coordinator_uneven {
+    const char *group;
+    uint64_t group_id;
+    uint64_t epoch;
+    tutti_coordinator_counted_rank ahead; /* the first of those that have called the most */
+    uint32_t behind_count;                /* ... and of those that have not, of which the first: */
+    tutti_coordinator_counted_rank behind[TUTTI_COORDINATOR_OTHERS_MAX];
+} tutti_coordinator_uneven;
+
 typedef struct tutti_coordinator_stalls {
     const char *job;
     uint64_t epoch;
     uint32_t world_size;
     size_t count;
     tutti_coordinator_stall *stalls;
+    size_t uneven_count;
+    tutti_coordinator_uneven *uneven;
     uint32_t silent_count;
     uint32_t lost_count;
     uint32_t other_count; /* ranks that are silent or lost, the first of them: */
@@ -155,6 +176,9 @@ void tutti_coordinator_stall_query_withdraw(tutti_coordinator_stall_query *query
 
 /* "group world op 41 all_reduce(sum, FP32[4]): 3 of 4 ranks are in it, since 12.3 s; rank 2 ..." */
 void tutti_coordinator_stall_describe(const tutti_coordinator_stall *stall, tutti_text *text);
+
+/* "group world: rank 1 is behind: it has called 4 ops (the last ...), rank 0 has called 7 ..." */
+void tutti_coordinator_uneven_describe(const tutti_coordinator_uneven *uneven, tutti_text *text);
 
 /* The agent is freed: what it reported goes. */
 void coord_progress_report_fini(coord_agent *agent);

@@ -41,4 +41,11 @@ uint64_t coord_progress_report_ms(const coord_progress_report *told, uint64_t ms
 tutti_code coord_stalls_find(coord_job *job, const tutti_coordinator_stall_query *query,
                              tutti_coordinator_stalls *ret_stalls, tutti_error *err);
 
+/*
+ * uneven.c: groups whose ranks have called different numbers of ops, though nothing runs there; the
+ * first TUTTI_COORDINATOR_UNEVEN_MAX. TUTTI_RESOURCE_EXHAUSTED: no memory; [owned] stalls->uneven
+ */
+tutti_code coord_uneven_find(coord_job *job, const tutti_coordinator_stall_query *query,
+                             tutti_coordinator_stalls *stalls, tutti_error *err);
+
 #endif

@@ -1,4 +1,7 @@
-/* A stall as a sentence: what it is, who is in it, and of each other rank what it does instead. */
+/*
+ * A stall as a sentence: what it is, who is in it, and of each other rank what it does instead. And
+ * a group whose ranks stand at different ops.
+ */
 #include <inttypes.h>
 
 #include "server/coordinator/stall/progress.h"
@@ -107,4 +110,40 @@ tutti_coordinator_stall_describe(const tutti_coordinator_stall *stall, tutti_tex
     if (stall->other_count == 0 && stall->sequence != 0) {
         tutti_text_add(text, "; every rank has called it, data is moving");
     }
+}
+
+/* ------------------------------------------------------------------------------ uneven groups */
+
+static void
+add_count(const tutti_coordinator_counted_rank *one, tutti_text *text)
+{
+    if (one->sequence == 0) {
+        tutti_text_add(text, "no op");
+        return;
+    }
+    tutti_text_add(text, "%" PRIu64 " op%s", one->sequence, one->sequence == 1 ? "" : "s");
+    if (one->last_op[0] != '\0') {
+        tutti_text_add(text, " (the last, %s, ended ", one->last_op);
+        add_seconds(text, one->last_ms);
+        tutti_text_add(text, " ago)");
+    }
+}
+
+void
+tutti_coordinator_uneven_describe(const tutti_coordinator_uneven *uneven, tutti_text *text)
+{
+    uint32_t i;
+
+    tutti_text_add(text, "group %s: ", uneven->group);
+    for (i = 0; i < uneven->behind_count && i < NAMED_MAX; i++) {
+        tutti_text_add(text, "rank %" PRIu32 " is behind, it has called ", uneven->behind[i].rank);
+        add_count(&uneven->behind[i], text);
+        tutti_text_add(text, "; ");
+    }
+    if (uneven->behind_count > NAMED_MAX) {
+        tutti_text_add(text, "%" PRIu32 " more are behind; ", uneven->behind_count - NAMED_MAX);
+    }
+    tutti_text_add(text, "rank %" PRIu32 " has called ", uneven->ahead.rank);
+    add_count(&uneven->ahead, text);
+    tutti_text_add(text, "; nothing runs there");
 }

@@ -144,18 +144,20 @@ test_doctor__finds_a_pair_that_does_not_meet(void **state)
 static void
 test_doctor__finds_ranks_that_have_called_different_numbers_of_ops(void **state)
 {
-    uint32_t i;
+    tutti_counted_rank behind = {.rank = 1, .sequence = 4};
+    tutti_uneven_group group = {.group = "tp",
+                                .behind = &behind,
+                                .behind_count = 1,
+                                .behind_listed = 1,
+                                .text = "group tp: rank 1 is behind"};
 
     (void)state;
-    for (i = 0; i < RANKS; i++) {
-        patients[i].stats.world_sequence = 7;
-    }
-    patients[1].stats.world_sequence = 4;
-    patients[2].stats.op_running_count = 1; /* it may only be late */
-    doctor_check(&all);
-    assert_int_equal(all.finding_count, 0);
-    patients[2].stats.op_running_count = 0;
-    must_find(false, "rank 1 has called 4 ops, rank 0 7, and none runs", "tutti barrier");
+    all.stalls = (tutti_stalls){.uneven = &group, .uneven_count = 1};
+    must_find(false, "group tp: rank 1 is behind", "go on behind these ops; those that");
+    assert_int_equal(all.findings[0].rank, 1);
+    all.finding_count = 0;
+    (void)strcpy(group.group, "world");
+    must_find(false, "group tp: rank 1 is behind", "tutti barrier");
 }
 
 static void

@@ -22,6 +22,9 @@ typedef struct asker {
     uint32_t lost_count;
     tutti_coordinator_stall stall; /* the first */
     char text[1024];
+    size_t uneven_count;
+    tutti_coordinator_uneven uneven; /* the first */
+    char uneven_text[1024];
 } asker;
 
 static line lines[RANKS];
@@ -73,6 +76,12 @@ on_answer(tutti_coordinator_stall_query *query, const tutti_coordinator_stalls *
     if (stalls->count > 0) {
         self->stall = stalls->stalls[0];
         tutti_coordinator_stall_describe(&stalls->stalls[0], &text);
+    }
+    self->uneven_count = stalls->uneven_count;
+    if (stalls->uneven_count > 0) {
+        text = tutti_text_in(self->uneven_text, sizeof(self->uneven_text));
+        self->uneven = stalls->uneven[0];
+        tutti_coordinator_uneven_describe(&stalls->uneven[0], &text);
     }
 }
 
@@ -291,6 +300,99 @@ test_stall__of_a_receive_names_the_sender(void **state)
                               "1.5 s; rank 2 is alive and has not called it");
 }
 
+/* ------------------------------------------------------------------------------ uneven groups */
+
+static void
+stand_at(uint32_t rank, uint64_t sequence)
+{
+    const tutti_coordinator_progress_report told = told_of(sequence, sequence, NULL);
+
+    tell(rank, &told);
+}
+
+static void
+test_uneven__ranks_at_different_ops_are_named_when_nothing_runs(void **state)
+{
+    (void)state;
+    stand_at(0, 7);
+    stand_at(1, 4);
+    stand_at(2, 7);
+    ask_and_answer();
+    assert_int_equal(one.count, 0);
+    assert_int_equal(one.uneven_count, 1);
+    assert_int_equal(one.uneven.behind_count, 2);
+    assert_int_equal(one.uneven.behind[0].rank, 1);
+    assert_string_equal(one.uneven_text,
+                        "group world: rank 1 is behind, it has called 4 ops (the last, "
+                        "all_reduce(sum, FP32[4]), ended 4 s ago); rank 3 is behind, it has called "
+                        "no op; rank 0 has called 7 ops (the last, all_reduce(sum, FP32[4]), ended "
+                        "4 s ago); nothing runs there");
+}
+
+static void
+test_uneven__ranks_at_the_same_op_are_not(void **state)
+{
+    uint32_t rank;
+
+    (void)state;
+    ask_and_answer();
+    assert_int_equal(one.uneven_count, 0);
+    for (rank = 0; rank < RANKS; rank++) {
+        stand_at(rank, 7);
+    }
+    fixture_advance(&fix, SECOND);
+    ask_and_answer();
+    assert_int_equal(one.uneven_count, 0);
+}
+
+static void
+test_uneven__an_older_epoch_counts_from_zero(void **state)
+{
+    tutti_coordinator_progress_report told = told_of(2, 2, NULL);
+    uint32_t rank;
+
+    (void)state;
+    stand_at(0, 7);
+    told.epoch = 2;
+    for (rank = 1; rank < RANKS; rank++) {
+        tell(rank, &told);
+    }
+    ask_and_answer();
+    assert_int_equal(one.uneven_count, 1);
+    assert_text_has(one.uneven_text, "rank 0 is behind, it has called no op; rank 1 has called 2");
+}
+
+static void
+test_uneven__of_ranks_that_move_or_do_not_answer_nothing_is_said(void **state)
+{
+    tutti_coordinator_progress_report told = told_of(7, 7, NULL);
+    const tutti_coordinator_stall_query_request older = {.older_than_ms = 5000, .wait_ms = 200};
+
+    (void)state;
+    stand_at(1, 4);
+    told.last_ms = 100; /* a moment ago */
+    tell(0, &told);
+    ask(&older);
+    answer(0, RANKS);
+    assert_int_equal(one.uneven_count, 0);
+    told = told_of(7, 8, &in_barrier); /* it is in the next one */
+    fixture_advance(&fix, SECOND);
+    tell(0, &told);
+    ask(&older);
+    answer(0, RANKS);
+    assert_int_equal(one.uneven_count, 0);
+    stand_at(0, 7);
+    fixture_advance(&fix, SECOND);
+    ask(&older);
+    answer(0, RANKS - 1);
+    fixture_advance(&fix, 200 * MS);
+    assert_int_equal(one.answer_count, 1);
+    assert_int_equal(one.uneven_count, 0); /* nobody knows of rank 3 */
+    fixture_advance(&fix, SECOND);
+    ask_and_answer();
+    assert_int_equal(one.uneven_count, 1);
+}
+
 /* ------------------------------------------------------------------------------ questions */
 
 static void
@@ -479,6 +581,10 @@ main(void)
         TEST(test_stall__tells_a_call_that_waits_for_its_tensors),
         TEST(test_stall__with_all_ranks_in_it_says_that_data_moves),
         TEST(test_stall__of_a_receive_names_the_sender),
+        TEST(test_uneven__ranks_at_different_ops_are_named_when_nothing_runs),
+        TEST(test_uneven__ranks_at_the_same_op_are_not),
+        TEST(test_uneven__an_older_epoch_counts_from_zero),
+        TEST(test_uneven__of_ranks_that_move_or_do_not_answer_nothing_is_said),
         TEST(test_question__is_answered_when_the_last_agent_has_told),
         TEST(test_question__just_behind_another_waits_for_its_turn),
         TEST(test_question__leaves_out_other_groups_and_young_ops),
