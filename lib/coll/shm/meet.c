@@ -30,12 +30,14 @@
 #include <unistd.h>
 
 #include "base/data/id.h"
+#include "base/os/clock.h"
 #include "base/os/log.h"
 #include "coll/shm/shm_private.h"
 
 #define HELLO 0x69686d7369747475ULL
 #define ANSWER 0x79616b6f69747475ULL
 #define CHALLENGE 0x6f687769747475ULL
+#define KNOCK_AGAIN_NS TUTTI_NS_PER_S
 
 typedef struct challenge {
     uint64_t magic;
@@ -405,6 +407,27 @@ take_caller(transport_shm *self, int fd)
     }
 }
 
+/* A caller who waits keeps the listener readable: left in the poller, it would keep the engine from
+ * ever sleeping. */
+static void
+stop_knocks(transport_shm *self)
+{
+    TUTTI_LOG("coll/shm", WARN,
+              "no descriptor is left for a rank of this host that calls: trying again each second; "
+              "raise the limit (ulimit -n)");
+    self->knock_again_ns = tutti_clock_ns() + KNOCK_AGAIN_NS;
+    tutti_shm_pause(self, &self->listener);
+}
+
+void
+tutti_shm_knock_again(transport_shm *self)
+{
+    if (self->knock_again_ns != 0 && tutti_clock_ns() >= self->knock_again_ns &&
+        tutti_shm_watch(self, &self->listener)) {
+        self->knock_again_ns = 0;
+    }
+}
+
 void
 tutti_shm_on_knock(shm_watch *listener)
 {
@@ -413,5 +436,7 @@ tutti_shm_on_knock(shm_watch *listener)
 
     if (fd >= 0) {
         take_caller(self, fd);
+    } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+        stop_knocks(self);
     }
 }

@@ -57,10 +57,16 @@ tutti_shm_watch(transport_shm *self, shm_watch *watch)
 }
 
 void
+tutti_shm_pause(transport_shm *self, shm_watch *watch)
+{
+    (void)epoll_ctl(self->poller, EPOLL_CTL_DEL, watch->fd, NULL);
+}
+
+void
 tutti_shm_unwatch(transport_shm *self, shm_watch *watch)
 {
     if (watch->fd >= 0) {
-        (void)epoll_ctl(self->poller, EPOLL_CTL_DEL, watch->fd, NULL);
+        tutti_shm_pause(self, watch);
         (void)close(watch->fd);
         watch->fd = -1;
     }
@@ -187,6 +193,7 @@ look_at_sockets(transport_shm *self)
     struct epoll_event event;
     unsigned did = 0;
 
+    tutti_shm_knock_again(self);
     while (did < EVENTS_MAX && epoll_wait(self->poller, &event, 1, 0) == 1) {
         shm_watch *watch = event.data.ptr;
 

@@ -199,8 +199,9 @@ struct transport_shm {
     uint32_t source_count;
     uint32_t remote_count; /* links that the inner transport carries */
     uint32_t turn;
-    uint64_t gone_seen; /* regions that are gone, as far as peers know */
-    bool said_why;      /* that a peer could not be met; once */
+    uint64_t knock_again_ns; /* 0 = the listener is in the poller */
+    uint64_t gone_seen;      /* regions that are gone, as far as peers know */
+    bool said_why;           /* that a peer could not be met; once */
 };
 
 /* shm.c: lifetime */
@@ -225,6 +226,8 @@ bool tutti_shm_address_read(tutti_bytes bytes, shm_address *ret);
 bool tutti_shm_meet(tutti_transport_conn *link, const shm_address *address);
 /* A caller at the listener: on_event of it. */
 void tutti_shm_on_knock(shm_watch *listener);
+/* Hear callers again, if there was no descriptor for one and it is time. */
+void tutti_shm_knock_again(transport_shm *self);
 void tutti_shm_judge_again(shm_source *source); /* there is a new key; the source may be gone */
 void tutti_shm_segment_close(const transport_shm *self, shm_segment *segment); /* NULL is fine */
 void tutti_shm_doorbell_close(const transport_shm *self, shm_doorbell *doorbell);
@@ -281,6 +284,8 @@ extern const tutti_transport_events tutti_shm_inner_events;
 transport_shm *tutti_transport_shm_from(tutti_transport *transport);
 /* Have on_event called when the descriptor is readable. False: no room in the poller. */
 bool tutti_shm_watch(transport_shm *self, shm_watch *watch);
+/* ... not until the next watch. */
+void tutti_shm_pause(transport_shm *self, shm_watch *watch);
 /* ... no more; closes the descriptor. Harmless when there is none. */
 void tutti_shm_unwatch(transport_shm *self, shm_watch *watch);
 bool tutti_shm_holds(tutti_transport *transport, const void *data, uint64_t size);

@@ -6,6 +6,7 @@
 #include "support/testing.h"
 
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -470,6 +471,34 @@ test_hello__that_was_heard_before_is_refused(void **state)
     tutti_local_close_all(hello.fds, hello.fd_count);
 }
 
+/* Callers that wait must not keep the engine from sleeping, nor be forgotten. */
+static void
+test_called__without_descriptors_sleeps_and_answers_when_there_are_some(void **state)
+{
+    pair *self = *state;
+    tutti_transport *transport = self->sides[1].transport;
+    const int called = call_true_one(self);
+    const int first_free = dup(0);
+    struct rlimit was, few;
+    int turns_left = 3;
+
+    assert_true(called >= 0 && first_free >= 0);
+    (void)close(first_free);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+    few = (struct rlimit){.rlim_cur = (rlim_t)first_free, .rlim_max = was.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    while (!transport->ops->arm(transport, true) && turns_left > 0) {
+        turns_left--;
+    }
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+    assert_int_not_equal(turns_left, 0);
+    assert_false(is_woken(self, 1));
+    tutti_transport_shm_from(transport)->knock_again_ns = 1; /* it is time */
+    turns(self, 2);
+    assert_int_equal(hear(called).size, 3 * sizeof(uint64_t)); /* the challenge */
+    (void)close(called);
+}
+
 #define MEET_TEST(test) cmocka_unit_test_setup_teardown(test, begin, end)
 
 int
@@ -477,6 +506,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         MEET_TEST(test_meeting__of_members_gives_a_ring),
+        MEET_TEST(test_called__without_descriptors_sleeps_and_answers_when_there_are_some),
         MEET_TEST(test_doorbell__of_an_idle_one_is_not_rung_by_the_patient),
         MEET_TEST(test_doorbell__is_rung_when_there_is_no_room),
         MEET_TEST(test_doorbell__that_somebody_has_spoilt_holds_up_nobody),
