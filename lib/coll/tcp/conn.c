@@ -26,8 +26,10 @@
 
 #define PATIENCE_NS (2 * TUTTI_NS_PER_S) /* with one address while there is another */
 #define GREETING_NS (10 * TUTTI_NS_PER_S)
-#define LEAVE_NS (60 * TUTTI_NS_PER_S) /* for a peer to take what was sent before we left */
-#define AWAY_MAX 64                    /* reads, in a turn */
+#define LEAVE_NS (60 * TUTTI_NS_PER_S)   /* for a peer to take what was sent before we left */
+#define AWAY_MAX 64                      /* reads, in a turn */
+#define SHORTAGE_NS (5 * TUTTI_NS_PER_S) /* of descriptors, that costs no connection */
+#define DESCRIPTOR_AGAIN_NS (100 * TUTTI_NS_PER_MS)
 
 /* Only noted: on_broken runs at the end of the turn (tell_broken), since this may be called inside
  * of a send. */
@@ -80,12 +82,33 @@ note_tcp_conn(tutti_transport_conn *link, const char *what)
     TUTTI_LOG("coll/tcp", DEBUG, "could not connect to %s", link->why);
 }
 
+/* For `number` of try_one: the same address again soon, and not too often. */
+static bool
+wait_for_descriptor(tutti_transport_conn *link, int number)
+{
+    const uint64_t now_ns = tutti_clock_ns();
+
+    if (number != EMFILE && number != ENFILE) {
+        return false;
+    }
+    if (link->shortage_ns == 0) {
+        TUTTI_LOG("coll/tcp", WARN,
+                  "no descriptor is left for a connection to a rank: trying again for %d s; raise "
+                  "the limit (ulimit -n)",
+                  (int)(SHORTAGE_NS / TUTTI_NS_PER_S));
+        link->shortage_ns = now_ns + SHORTAGE_NS;
+    }
+    link->patience = now_ns + DESCRIPTOR_AGAIN_NS;
+    return now_ns < link->shortage_ns;
+}
+
 /* Each address but the last has a limited time: one that a firewall swallows must not hold up the
  * others. Sends wait meanwhile. */
 static void
 try_next(tutti_transport_conn *link)
 {
     char why[sizeof(link->why)];
+    int number;
 
     tutti_tcp_unwatch(link->transport, &link->watch);
     link->heard_size = 0;
@@ -97,7 +120,12 @@ try_next(tutti_transport_conn *link)
         if (try_one(link, &target->address)) {
             return;
         }
-        note_tcp_conn(link, strerror(errno));
+        number = errno;
+        if (wait_for_descriptor(link, number)) {
+            link->next--;
+            return;
+        }
+        note_tcp_conn(link, strerror(number));
     }
     (void)snprintf(why, sizeof(why), "%s", link->why);
     tutti_tcp_link_break(link, why);
@@ -108,7 +136,9 @@ tutti_tcp_link_hurry(tutti_transport_conn *link, uint64_t now_ns)
 {
     if ((link->state == TCP_CONNECTING || link->state == TCP_GREETING) &&
         now_ns >= link->patience) {
-        note_tcp_conn(link, "no answer");
+        if (link->watch.fd >= 0) {
+            note_tcp_conn(link, "no answer");
+        }
         try_next(link);
     }
 }

@@ -112,6 +112,7 @@ struct tutti_transport_conn {
     tcp_address to;
     size_t next;          /* target to try */
     uint64_t patience;    /* until when to wait for the one that is tried; leaving: for the peer */
+    uint64_t shortage_ns; /* until when to wait for a descriptor; 0 = none was missing */
     char why[160];        /* it broke */
     tutti_list_node link; /* in links, leaving or gone_links */
     tutti_list_node broken;  /* in broken */

@@ -576,10 +576,29 @@ test_connect__without_descriptors_has_words(void **state)
     const struct rlimit was = limit_descriptors(first_free());
 
     tcp_rig_connect(&self->nodes[0], transport->ops->address(transport), &self->conn);
+    assert_int_not_equal(self->conn.link->shortage_ns, 0);
+    self->conn.link->shortage_ns = 1; /* for so long already */
     tcp_rig_until(self, self->conn.broken == 1);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
     assert_text_has(self->conn.why, strerror(EMFILE));
     tcp_rig_disconnect(&self->nodes[0], &self->conn);
+}
+
+/* What was sent waits meanwhile. */
+static void
+test_connect__goes_on_when_there_are_descriptors_again(void **state)
+{
+    tcp_rig *self = *state;
+    tutti_transport *transport = there(self)->transport;
+    const struct rlimit was = limit_descriptors(first_free());
+    static tcp_mail mail;
+
+    tcp_rig_connect(&self->nodes[0], transport->ops->address(transport), &self->conn);
+    assert_int_equal(tcp_rig_send(&self->conn, &mail, 42, 4711), TUTTI_TRANSPORT_LATER);
+    tcp_rig_until(self, self->conn.link->patience < tutti_clock_ns());
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+    tcp_rig_until(self, mail.came == 1);
+    assert_int_equal(self->conn.broken, 0);
 }
 
 static void
@@ -627,6 +646,7 @@ main(void)
         sentence(test_called__that_reads_late_gets_it_all),
         sentence(test_called__that_says_nothing_is_one_address_of_two),
         sentence(test_accept__goes_on_when_there_are_descriptors_again),
+        sentence(test_connect__goes_on_when_there_are_descriptors_again),
         sentence(test_connect__without_descriptors_has_words),
         cmocka_unit_test(test_open__without_descriptors_says_so),
     };
