@@ -36,6 +36,7 @@
 
 #include "base/data/list.h"
 #include "base/error/fail.h"
+#include "base/os/local.h"
 #include "base/os/log.h"
 #include "base/os/thread.h"
 
@@ -419,6 +420,16 @@ forget_fd(watched *self)
     }
 }
 
+/* gRPC looks at what connect has left in errno only after it has added the socket. */
+static void
+refuse_descriptors(int descriptor)
+{
+    const int number = errno;
+
+    tutti_local_refuse_descriptors(descriptor);
+    errno = number;
+}
+
 /*
  * gRPC adds each socket once, edge-triggered (EPOLLET). A descriptor that is added in another way,
  * or removed, is not watched any more.
@@ -436,6 +447,9 @@ epoll_ctl(int set, int what, int descriptor, struct epoll_event *event)
 
             *self = (watched){
                 .accepted = accepted, .limit = FAIR_READS_FIRST, .set = set, .event = *event};
+            if (!accepted) { /* those have it from their listener */
+                refuse_descriptors(descriptor);
+            }
             tutti_list_init(&self->link);
             tutti_list_init(&self->stuck_link);
             atomic_store_explicit(&self->known, true, memory_order_release);

@@ -28,6 +28,7 @@
  * - A listener of such a set accepts as many clients as leave a part of all descriptors
  *   (FAIR_READS_SPARE) to other files; further ones are closed at once, also those for which there
  *   is no descriptor. gRPC never sees that an accept has failed.
+ * - Who connects to a Unix socket can send no descriptors, from Linux 6.16 on (base/os/local.h).
  *
  * A stream of tensors is never costly, nor are as many calls as a connection may have open
  * (--streams-max). What was measured: docs/decisions/0026-fair-reads.md.

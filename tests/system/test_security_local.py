@@ -6,6 +6,7 @@ Method: real programs; where they listen is read from /proc; root tries as anoth
 import ipaddress
 import os
 import re
+import socket
 import struct
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import support  # noqa: E402
 from cli_case import Case, tutti  # noqa: E402
 
 LISTEN = "0A"
+SO_PASSRIGHTS = 83  # of Linux 6.16
 NOBODY = 65534
 # Whether each of these sockets lets in who runs it.
 KNOCK = """
@@ -85,6 +87,25 @@ class Plane(unittest.TestCase):
         self.assertIn("agents of other hosts cannot reach this one", err)
         _, _, err = support.run("tutti-agent", *words, "--net-devices", "lo")
         self.assertNotIn("cannot reach this one", err)
+
+
+class Descriptors(unittest.TestCase):
+    def test_no_server_takes_any_of_a_client(self):
+        """It would have to close them, and may wait in that: a TCP socket with SO_LINGER."""
+        with tempfile.TemporaryDirectory(prefix="tutti-local-") as folder, socket.socket(socket.AF_UNIX) as client:
+            try:
+                client.setsockopt(socket.SOL_SOCKET, SO_PASSRIGHTS, 0)
+            except OSError:
+                self.skipTest("Linux before 6.16 lets a guest send descriptors")
+            for name in ("tutti-agent", "tutti-coordinator"):
+                path = os.path.join(folder, name)
+                words = ["--coordinator", "127.0.0.1:1"] if name == "tutti-agent" else []
+                with support.Program(name, *words, listen="unix:" + path), socket.socket(socket.AF_UNIX) as one:
+                    one.connect(path)
+                    with self.assertRaises(PermissionError, msg=name):
+                        socket.send_fds(one, [b"P"], [client.fileno()])
+                    one.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+                    self.assertTrue(one.recv(100), name)
 
 
 class Cluster(Case):
