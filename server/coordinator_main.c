@@ -310,8 +310,9 @@ tell_of_store(void *context, const tutti_error *why)
     } else {
         TUTTI_LOG(
             "coordinator", ERROR,
-            "the store cannot be written: changes are refused, and what is stored can be read: %s",
-            why->text);
+            "the store cannot be written: changes are refused, and what is stored can be read: "
+            "%s%s%s",
+            why->reason, why->reason[0] == '\0' ? "" : ": ", why->text);
     }
 }
 

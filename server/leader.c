@@ -62,8 +62,8 @@ server_leader_option_set(server_leader_options *target)
 static void
 end_process(const char *what, const tutti_error *why)
 {
-    TUTTI_LOG("coordinator", ERROR, "%s, so this process ends; another one leads, or will: %s",
-              what, why->text);
+    TUTTI_LOG("coordinator", ERROR, "%s, so this process ends; another one leads, or will: %s%s%s",
+              what, why->reason, why->reason[0] == '\0' ? "" : ": ", why->text);
     _exit(EXIT_LOST);
 }
 

@@ -397,7 +397,7 @@ class Recovery(unittest.TestCase):
             keys.Get(store.StoreServiceGetRequest(key=b"k49"), timeout=LONG_S).value, b"v" * 2000
         )
         self.assert_works(cluster)
-        cluster.coordinator.wait_for_log("changes are refused, and what is stored can be read")
+        cluster.coordinator.wait_for_log("changes are refused, and what is stored can be read: STORE_FORMAT: ")
         cluster.kill_coordinator()
         self.refuse_cut_store(cluster, path)
 

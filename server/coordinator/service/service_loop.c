@@ -59,8 +59,8 @@ lose_store(void *arg, const tutti_error *why)
     (void)arg;
     TUTTI_LOG("coordinator", ERROR,
               "the store cannot be written, so this process ends without answering the calls that "
-              "wait for it: repair it and start the coordinator again: %s",
-              why->text);
+              "wait for it: repair it and start the coordinator again: %s%s%s",
+              why->reason, why->reason[0] == '\0' ? "" : ": ", why->text);
     _exit(EXIT_LOST);
 }
 
