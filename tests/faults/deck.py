@@ -31,6 +31,9 @@ LOCAL = {  # one host, and relays
     "cancel": Fault(10, ("during", "data", "upload")),
     "abort": Fault(3, ("before", "during", "data")),
     "shrink": Fault(3, ("before", "during", "data")),
+    "trainer": Fault(4, ("during", "data", "wait")),
+    "descriptors": Fault(3, BEFORE_JOIN),
+    "coordinator-descriptors": Fault(2, EVERY),
 }
 AT = ("during", "data", "wait", "group")
 LOCAL.update({  # at a point inside one agent
@@ -43,6 +46,9 @@ WIRE = {  # the same, of packets between agents that share no memory
     "drop-at": Fault(1, AT),
     "duplicate-at": Fault(2, AT),
     "cut-at": Fault(2, AT),
+}
+ETCD = {  # a coordinator on etcd
+    "etcd-restored": Fault(2, ("before", "during", "data", "wait", "group")),
 }
 NET = {  # hosts in namespaces
     "split": Fault(1, ("before", "during", "data", "after", "wait", "group", "upload", "join")),
@@ -64,6 +70,7 @@ SESSIONS = {  # of a controller, its leader, its workers and their hosts of func
     "controller-half-close": Fault(1, ("commands", "linger")),
     "controller-cut": Fault(1, ("commands", "linger")),
     "controller-kill": Fault(1, ("commands", "linger")),
+    "controller-pipeline": Fault(3, ("commands", "linger")),
     "session-coordinator": Fault(1, DRIVEN),
     "function-kill": Fault(1, ("call", "linger")),
     "function-crash": Fault(1, ("commands", "call", "linger")),
@@ -71,10 +78,11 @@ SESSIONS = {  # of a controller, its leader, its workers and their hosts of func
     "function-nonsense": Fault(2, ("commands", "linger")),
     "function-leak": Fault(1, ("commands", "linger")),
 }
-FAULTS = dict(LOCAL, **WIRE, **NET, **SESSIONS)
+FAULTS = dict(LOCAL, **WIRE, **ETCD, **NET, **SESSIONS)
 PHASES = EVERY + DRIVEN
 HARMLESS = (  # a delay at most
     "stop", "coordinator", "truncated-store", "cut", "stop-at", "delay-at", "duplicate-at", "blink", "loss", "slow",
+    "coordinator-descriptors", "etcd-restored",
 )
 DEADLY = ("kill", "burst", "silence", "partition", "split", "alone")  # who is struck is not a member any more
 CALL_FAULTS = ("mismatch", "outside", "absent", "cancel")  # of one call; no process is touched
@@ -102,7 +110,7 @@ def fitting(fault, phase):
     """Ops that the pair makes sense with; those of `data`, `wait`, `upload` and `join` are what they are."""
     if fault in SESSIONS:
         return [SESSION]
-    if phase in ("upload", "join") or fault in ("cancel", "kill-answer"):
+    if phase in ("upload", "join") or fault in ("cancel", "kill-answer", "trainer"):
         return [op for op in OPS if op.name == "all_reduce"]
     if fault == "outside":
         return [op for op in OPS if op.name == "range"]

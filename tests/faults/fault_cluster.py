@@ -49,6 +49,11 @@ class FaultAgent(Agent):
         self.relay.close()
         self.page.close()
 
+    def renew_client(self):
+        """As if another program came: its first op is behind what has ended before it came (docs/decisions/0049)."""
+        self.channel.close()
+        self.open_channel()
+
     def keep(self):
         """A tensor that must outlive whatever happens to others."""
         self.kept = np.frombuffer(os.urandom(KEEP_BYTES), np.uint8)
@@ -153,7 +158,8 @@ class FaultCluster(Cluster):
             until = time.monotonic() + 10
             while True:
                 stats = agent.stats()
-                if (stats.tensor_count, stats.op_running_count, stats.call_running_count) == (1, 0, 0):
+                if (stats.tensor_count, stats.op_running_count, stats.call_running_count) == (1, 0, 0) \
+                        and stats.memory_used_bytes == KEEP_BYTES:
                     break
                 if time.monotonic() > until:
                     raise Broken("rank %d keeps %s" % (agent.rank, str(stats).replace("\n", " ")))

@@ -42,6 +42,12 @@ class LaneAgent(FaultAgent):
         lane_ops.COUNTS.add("messages", now - self.counted)
         self.counted = now
 
+    def renew_client(self):
+        self.disconnect()
+        super().renew_client()
+        self.by_stubs = self.ops
+        self.connect()
+
     def disconnect(self):
         if self.ops is not self.by_stubs:
             self.ops.close()

@@ -19,8 +19,10 @@ import sys
 import time
 
 import deck
+import etcd_case
 import lane_cluster
 import lanes
+from descriptors import DescriptorSchedule
 from fault_cluster import FaultCluster
 from group_schedules import AbortSchedule, ShrinkSchedule
 from net_cluster import NetCluster, namespaces
@@ -29,7 +31,8 @@ from points import AnswerSchedule, PointSchedule, WireCluster
 from report import Report
 from schedules import Schedule
 from session_schedules import SessionCluster, SessionSchedule
-from stores import StoreSchedule
+from stores import EtcdCluster, RestoreSchedule, StoreSchedule
+from trainer_schedules import TrainerSchedule
 
 import support
 
@@ -70,24 +73,22 @@ def chosen(options):
 
 
 def deal(options, why_no_hosts):
-    """The cards for one host, and those for several; how many of these are left out."""
-    local, wire, net, driven, skipped = queue.Queue(), queue.Queue(), queue.Queue(), queue.Queue(), 0
-    for number, fault, phase, op in chosen(options):
-        if fault in deck.LOCAL:
-            local.put((number, fault, phase, op))
-        elif fault in deck.WIRE:
-            wire.put((number, fault, phase, op))
-        elif fault in deck.SESSIONS:
-            driven.put((number, fault, phase, op))
-        elif why_no_hosts is None:
-            net.put((number, fault, phase, op))
-        else:
+    """The cards for each kind of cluster; how many of those for several hosts are left out."""
+    kinds = (deck.LOCAL, deck.WIRE, deck.ETCD, deck.SESSIONS, deck.NET)
+    queues, skipped = [queue.Queue() for _ in kinds], 0
+    for card in chosen(options):
+        if card[1] in deck.NET and why_no_hosts is not None:
             skipped += 1
-    return local, wire, net, driven, skipped
+        elif card[1] in deck.ETCD and not etcd_case.is_there():
+            print("# schedule %d is left out: no etcd" % card[0])
+        else:
+            queues[[card[1] in kind for kind in kinds].index(True)].put(card)
+    return queues + [skipped]
 
 
 def local_schedule(seed, number, fault, phase, op):
-    kind = {"truncated-store": StoreSchedule, "abort": AbortSchedule, "shrink": ShrinkSchedule}.get(fault, Schedule)
+    kind = {"truncated-store": StoreSchedule, "abort": AbortSchedule, "shrink": ShrinkSchedule, "trainer": TrainerSchedule,
+            "descriptors": DescriptorSchedule, "coordinator-descriptors": DescriptorSchedule}.get(fault, Schedule)
     kind = PointSchedule if fault.endswith("-at") else AnswerSchedule if fault == "kill-answer" else kind
     return kind(seed, number, fault, phase, op)
 
@@ -101,13 +102,14 @@ def main():
         if why_no_lanes is not None:
             support.skip_all(why_no_lanes)
     why_no_hosts = namespaces.why_not()
-    local, wire, net, driven, skipped = deal(options, why_no_hosts)
+    local, wire, restored, driven, net, skipped = deal(options, why_no_hosts)
     report = Report(options.verbose)
     began = time.monotonic()
     on_wire, on_one = WireCluster, FaultCluster
     if options.lane:
         on_wire, on_one = lane_cluster.LaneWireCluster, lane_cluster.LaneCluster
-    work = [(lanes.Lane(report, options, PointSchedule, on_wire), wire)]
+    work = [(lanes.Lane(report, options, PointSchedule, on_wire), wire),
+            (lanes.Lane(report, options, RestoreSchedule, EtcdCluster), restored)]
     for _ in range(options.clusters):
         work.append((lanes.Lane(report, options, local_schedule, on_one), local))
         work.append((lanes.Lane(report, options, NetSchedule, NetCluster), net))

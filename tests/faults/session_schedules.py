@@ -21,6 +21,9 @@ from relay import Relay
 from schedules import Schedule
 from session_stream import Failed, Session, arg_of, functions, sessions
 
+sys.path.append(os.path.join(support.SOURCE, "tests", "support"))
+import built_package  # noqa: E402
+
 sys.path.insert(0, support.build_stubs())
 from tutti.v1 import functions_service_pb2_grpc as functions_grpc  # noqa: E402
 
@@ -202,7 +205,7 @@ class SessionSchedule(Schedule):
 
     def play_controller(self, cluster):
         """It goes away in its way, with all of its commands unanswered."""
-        if self.way == "kill":
+        if self.way in ("kill", "pipeline"):
             session = self.kill_controller(cluster)
         else:
             session = self.leave(cluster)
@@ -231,9 +234,14 @@ class SessionSchedule(Schedule):
         return session
 
     def kill_controller(self, cluster):
-        words = [sys.executable, os.path.join(HERE, "session_controller.py"), cluster.agents[self.leader].program.address]
-        process = subprocess.Popen(words + [str(int(self.lingers)), str(self.commands)], stdout=subprocess.PIPE,
-                                   close_fds=False)
+        words = [cluster.agents[self.leader].program.address, str(int(self.lingers))]
+        if self.way == "pipeline":
+            words = ["session_pipeline.py"] + words
+        else:
+            words = ["session_controller.py"] + words + [str(self.commands)]
+        words[0] = os.path.join(HERE, words[0])
+        process = subprocess.Popen([sys.executable] + words, stdout=subprocess.PIPE, close_fds=False,
+                                   env=dict(os.environ, PYTHONPATH=built_package.build()))
         try:
             number, secret = process.stdout.readline().decode().split()
             time.sleep(self.random.uniform(0, 0.03))
@@ -345,7 +353,7 @@ class SessionSchedule(Schedule):
             raise Broken("a session that was resumed has no register 1: %s" % again.opened)
         total = again.do(all_reduce=sessions.DriveReduce(src=1, into=60000, reduce_op=types.REDUCE_OP_SUM))
         del total
-        wanted = [0.0, 0.0] if self.way == "kill" else [10.0, 10.0]
+        wanted = [0.0, 0.0] if self.way in ("kill", "pipeline") else [10.0, 10.0]
         for rank in range(SIZE):
             found = again.read(cluster, 60000, rank).tolist()
             if found != wanted:

@@ -1,4 +1,5 @@
-"""Schedules that cut a copy of the store while the coordinator writes to it, and start another coordinator on the copy."""
+"""Schedules of stores: a copy of the folder is cut while the coordinator writes, and another coordinator starts on the copy; etcd goes
+back to a snapshot under a coordinator that leads."""
 
 import os
 import shutil
@@ -9,7 +10,8 @@ import time
 import grpc
 
 from cluster_case import LONG_S, coordinator, coordinator_grpc, support
-from fault_cluster import Broken
+from etcd_case import Etcd
+from fault_cluster import Broken, FaultCluster
 from schedules import Schedule
 
 support.build_stubs()
@@ -96,3 +98,79 @@ class StoreSchedule(Schedule):
         self.trial.join()
         if self.finding is not None:
             raise self.finding
+
+
+class EtcdCluster(FaultCluster):
+    """Its coordinator has etcd, and has led before: a snapshot holds its job."""
+
+    etcd = None
+
+    def run_coordinator(self, listen):
+        if self.etcd is None:
+            self.etcd = Etcd(self.folder.name)
+        options = ("--store", "etcd:%s/faults" % self.etcd.endpoints(), "--leader-lease", "2s")
+        return support.Program("tutti-coordinator", *options, listen=listen)
+
+    def kill(self):
+        super().kill()
+        self.etcd.close()
+
+    def end(self):
+        try:
+            super().end()
+        finally:
+            self.etcd.close()
+
+
+class RestoreSchedule(Schedule):
+    """The coordinator ends before it answers anything more; ops go on; the next one has what the snapshot has."""
+
+    timeout_ms = 9000  # etcd needs a second or two
+
+    def strike(self, cluster):
+        keys = store_grpc.StoreServiceStub(cluster.coordinator_channel)
+        snapshot = os.path.join(cluster.folder.name, "snapshot")
+        self.set_keys(keys, "kept")
+        cluster.etcd.ctl("snapshot", "save", snapshot)
+        self.set_keys(keys, "lost")
+        old = cluster.coordinator
+        cluster.etcd.restore(snapshot)
+        try:
+            keys.Set(store.StoreServiceSetRequest(key=b"behind", value=b"it"), timeout=LONG_S)
+            self.finding = "a change was answered after etcd had gone back"
+        except grpc.RpcError as error:
+            self.finding = None if error.code() == grpc.StatusCode.UNAVAILABLE else str(support.Failure(error))
+        old.process.wait(LONG_S)
+        if self.finding is None and "STORE_WENT_BACK" not in old.log():
+            self.finding = "the coordinator does not say that its store went back: " + old.log()[-500:]
+        cluster.start_coordinator()
+
+    def set_keys(self, keys, word):
+        for number in range(KEYS):
+            keys.Set(store.StoreServiceSetRequest(key=b"%s %d" % (word.encode(), number), value=b"%d" % self.number),
+                     timeout=LONG_S)
+
+    def play(self, cluster):
+        results = super().play(cluster)
+        self.check_keys(store_grpc.StoreServiceStub(cluster.coordinator_channel))
+        return results
+
+    def check_keys(self, keys):
+        """When the next one leads."""
+        until = time.monotonic() + LONG_S
+        for number in range(KEYS):
+            while True:
+                try:
+                    got = keys.Get(store.StoreServiceGetRequest(key=b"kept %d" % number), timeout=LONG_S).value
+                    break
+                except grpc.RpcError as error:
+                    if time.monotonic() > until:
+                        raise Broken("no coordinator leads: %s" % support.Failure(error))
+                    time.sleep(0.02)
+            if got != b"%d" % self.number:
+                raise Broken("the key %d of before the snapshot has changed to %r" % (number, got))
+
+    def judge(self, results):
+        super().judge(results)
+        if self.finding is not None:
+            raise Broken(self.finding)

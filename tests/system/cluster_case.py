@@ -73,6 +73,9 @@ class Agent:
         if rank is not None:
             words += ["--rank", str(rank)]
         self.program = self.start(*words, *options)
+        self.open_channel()
+
+    def open_channel(self):
         self.channel = self.program.channel()
         self.ops = collectives_grpc.CollectivesServiceStub(self.channel)
         self.tensors = tensors_grpc.TensorsServiceStub(self.channel)
