@@ -206,7 +206,7 @@ class Collectives(case.AgentCase):
 
         self.assertEqual(self.all(work), [(False, [4.0], False)] * self.size)
         agent = self.agents[0]
-        for works, reason in (([], "WORK_COUNT"), (["x"], "BAD_HANDLE"), (["work:0.%016x.9" % agent.info.incarnation], "NO_WORK")):
+        for works, reason in (([], "WORK_COUNT"), (["x"], "BAD_HANDLE"), (["work:0.%016x.999999" % agent.info.incarnation], "NO_WORK")):
             request = tutti._wire.new("CancelRequest", works=works)
             with self.assertRaises(tutti.TuttiError) as caught:
                 agent.line.unary("Collectives.Cancel", request)
