@@ -18,6 +18,8 @@ typedef struct client_inline {
     const tutti_spec
         *list; /* of a list that is given: of each, their bytes one behind the other in `data` */
     size_t list_count; /* 0 = it is none; `spec` is not looked at otherwise */
+    const tutti_spec
+        *list_rooms; /* of a list that is taken: what fits into each result; NULL = all do */
     client_request_hook
         *request_hook; /* the request goes there and is not answered; NULL = nowhere */
 } client_inline;

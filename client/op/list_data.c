@@ -116,6 +116,19 @@ measure_list(client_list *self, tutti_error *err)
     return TUTTI_OK;
 }
 
+/* A result's shape does not matter: the agent compares dtype and number of elements. */
+static tutti_spec
+result_spec(const tutti_op_data *array)
+{
+    const tutti_dtype dtype = array->spec.dtype;
+
+    return (tutti_spec){
+        .dtype = dtype,
+        .dim_count = 1,
+        .dims = {(int64_t)(array->result_bytes / tutti_dtype_bytes(dtype))},
+    };
+}
+
 /* Small ones lie close together, as the agent reads them. */
 static tutti_code
 lay_out(client_list *self, tutti_error *err)
@@ -146,13 +159,14 @@ make_rooms(client_list *self)
     const bool texts = self->texts != NULL || make_texts(self, !self->small);
 
     self->specs = calloc(self->count, sizeof(*self->specs));
+    self->rooms = calloc(self->count, sizeof(*self->rooms));
     self->in = self->gives ? malloc((size_t)self->in_bytes + 1) : NULL;
     self->out = self->in_place ? self->in : NULL;
     if (self->takes && !self->in_place) {
         self->out = malloc((size_t)self->out_bytes + 1);
     }
-    return texts && self->specs != NULL && (self->in != NULL || !self->gives) &&
-           (self->out != NULL || !self->takes);
+    return texts && self->specs != NULL && self->rooms != NULL &&
+           (self->in != NULL || !self->gives) && (self->out != NULL || !self->takes);
 }
 
 static uint64_t
@@ -174,6 +188,7 @@ pack_list(client_list *self)
         const uint64_t bytes = array_bytes(&self->arrays[i]);
 
         self->specs[i] = self->arrays[i].spec;
+        self->rooms[i] = result_spec(&self->arrays[i]);
         if (self->gives && bytes > 0) {
             memcpy(self->in + at, self->arrays[i].data, (size_t)bytes);
         }
@@ -267,6 +282,7 @@ client_list_free(client_list *self)
         free(self->texts);
         free(self->names);
         free(self->specs);
+        free(self->rooms);
         free(self->arrays);
         free(self);
     }
@@ -341,7 +357,8 @@ client_list_memory(const client_list *self)
                            .result = self->out,
                            .result_bytes = self->out_bytes,
                            .list = self->specs,
-                           .list_count = self->count};
+                           .list_count = self->count,
+                           .list_rooms = self->takes && !self->in_place ? self->rooms : NULL};
 }
 
 /* The specs were checked, and ALIGN is a multiple of any element. */
@@ -350,19 +367,6 @@ write_range(char text[TUTTI_RANGE_MAX + 1], const char *name, uint64_t at, const
 {
     (void)tutti_range_format(name, at, spec, text, NULL);
     return text;
-}
-
-/* A result's shape does not matter: the agent compares dtype and number of elements. */
-static tutti_spec
-result_spec(const tutti_op_data *array)
-{
-    const tutti_dtype dtype = array->spec.dtype;
-
-    return (tutti_spec){
-        .dtype = dtype,
-        .dim_count = 1,
-        .dims = {(int64_t)(array->result_bytes / tutti_dtype_bytes(dtype))},
-    };
 }
 
 static void

@@ -20,6 +20,7 @@ typedef struct client_list {
     size_t count;
     tutti_op_data *arrays; /* [owned] a copy */
     tutti_spec *specs;     /* [owned] of what is given */
+    tutti_spec *rooms;     /* [owned] of what fits into the results; of small ones that are taken */
     bool gives;
     bool takes;
     bool small;

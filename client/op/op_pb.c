@@ -43,6 +43,8 @@ client_write_op(const tutti_op *op, const client_inline *memory, wire_op *ret)
     ret->group = client_write_text(op->group);
     ret->output = client_write_text(op->output);
     ret->memory = NULL;
+    ret->rooms = NULL;
+    ret->room_pointers = NULL;
     ret->specs = NULL;
     ret->inputs = NULL;
     ret->has_input = op->input != NULL;
@@ -157,6 +159,26 @@ make_wire_lists(wire_op *ret, size_t count, bool inline_list)
     return ret->memory != NULL && ret->inputs != NULL && (ret->specs != NULL || !inline_list);
 }
 
+/* What the results may be, so that all ranks are refused if one of them fits nowhere. */
+static bool
+write_rooms(const client_inline *memory, wire_op *ret)
+{
+    size_t i;
+
+    ret->rooms = calloc(memory->list_count, sizeof(*ret->rooms));
+    ret->room_pointers = calloc(memory->list_count, sizeof(Tutti__V1__TensorSpec *));
+    if (ret->rooms == NULL || ret->room_pointers == NULL) {
+        return false;
+    }
+    for (i = 0; i < memory->list_count; i++) {
+        client_write_spec(&memory->list_rooms[i], &ret->rooms[i]);
+        ret->room_pointers[i] = &ret->rooms[i].message;
+    }
+    ret->options.expect = ret->room_pointers;
+    ret->options.n_expect = memory->list_count;
+    return true;
+}
+
 tutti_code
 client_write_lists(const tutti_op *op, const client_inline *memory, wire_op *ret, tutti_error *err)
 {
@@ -167,7 +189,8 @@ client_write_lists(const tutti_op *op, const client_inline *memory, wire_op *ret
     ret->outputs = (char **)(uintptr_t)op->outputs; /* protobuf-c's pointers are not const */
     ret->output_count = op->output_count;
     ret->input_count = 0;
-    if (count > 0 && !make_wire_lists(ret, count, inline_list)) {
+    if ((count > 0 && !make_wire_lists(ret, count, inline_list)) ||
+        (memory != NULL && memory->list_rooms != NULL && !write_rooms(memory, ret))) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a list of %zu tensors",
                           count);
     }
@@ -193,6 +216,8 @@ client_op_fini(wire_op *op)
     free(op->memory);
     free(op->specs);
     free(op->inputs);
+    free(op->rooms);
+    free(op->room_pointers);
 }
 
 /* An inline one of a list has no handle, but a spec. */

@@ -17,6 +17,8 @@ typedef struct wire_op {
     wire_spec spec;
     wire_spec expect;
     Tutti__V1__TensorSpec *expects[1]; /* points to it */
+    wire_spec *rooms;                  /* [owned] of a list that is taken */
+    Tutti__V1__TensorSpec **room_pointers;
     char *group;
     char *output;
     bool has_input;

@@ -263,6 +263,7 @@ typedef struct tutti_op_data {
  *                         BAD_LIST: some arrays have data, or a result, and others have none
  *                         EMPTY_LIST, LIST_SIZE: 0 or more than 1024 arrays; LIST_SIZE: another number of
  *                         results. BAD_FORM: LIST
+ *                         OUT_SHAPE, DTYPE_MISMATCH: a result does not fit; on all ranks, and no data moved
  * and what is said above, and in tutti/list.h. If it fails, no result was written.
  */
 TUTTI_API tutti_code tutti_list_data(tutti_client *client, tutti_op_kind kind, const tutti_op *op,

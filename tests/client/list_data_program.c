@@ -198,9 +198,9 @@ test_list__runs_in_one_op(void **state)
     }
 }
 
-/* One rank has room for what the root does not give: it alone fails. */
+/* One rank has room for what the root does not give: both are told so, and nothing has moved. */
 static void
-test_list__of_other_sizes_is_told_by_array(void **state)
+test_list__of_other_sizes_is_refused_on_all_ranks(void **state)
 {
     rig *self = *state;
     int32_t numbers[3] = {1, 2, 3};
@@ -209,15 +209,18 @@ test_list__of_other_sizes_is_told_by_array(void **state)
         array_of(TUTTI_DTYPE_INT32, root ? 1 : 2, root ? numbers : NULL, root ? NULL : numbers, 8),
         array_of(TUTTI_DTYPE_INT32, root ? 2 : 1, root ? numbers : NULL, root ? NULL : numbers, 4),
     };
+    tutti_queue_completion done;
     tutti_error err;
-    const tutti_code code =
-        tutti_list_data(self->client, TUTTI_OP_BROADCAST, NULL, arrays, 2, &err);
 
-    assert_int_equal(code, root ? TUTTI_OK : TUTTI_INVALID_ARGUMENT);
-    if (!root) {
-        assert_string_equal(err.reason, "SIZE_MISMATCH");
-        assert_true(numbers[0] == 1 && numbers[1] == 2); /* nothing was written */
-    }
+    assert_fails(tutti_list_data(self->client, TUTTI_OP_BROADCAST, NULL, arrays, 2, &err),
+                 TUTTI_INVALID_ARGUMENT);
+    assert_string_equal(err.reason, "OUT_SHAPE");
+    assert_text_has(err.text, "rank 1");
+    assert_ok(tutti_queue_submit_list(self->queue, TUTTI_OP_BROADCAST, NULL, arrays, 2, NULL, NULL,
+                                      &err));
+    done = take_next(self->queue);
+    assert_string_equal(done.error.reason, "OUT_SHAPE");
+    assert_true(numbers[0] == 1 && numbers[1] == 2); /* nothing was written */
 }
 
 static void
@@ -265,7 +268,7 @@ main(void)
         cmocka_unit_test_setup_teardown(test_list__runs_in_one_op, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_list__takes_shapes_of_many_dimensions, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(test_list__of_other_sizes_is_told_by_array, set_up,
+        cmocka_unit_test_setup_teardown(test_list__of_other_sizes_is_refused_on_all_ranks, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_list__that_is_none_is_refused, set_up, tear_down),
     };
