@@ -12,6 +12,9 @@ import sys
 from setuptools import setup
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+# By its name, and so before what g++ takes by itself: where g++ finds only libstdc++.a, the module had a second copy beside the one
+# that torch uses, and crashed as soon as it wrote a number into a stream.
+LIBSTDCXX = "-l:libstdc++.so.6"
 
 
 def pkg_config(*words):
@@ -53,7 +56,7 @@ def extension():
     headers, libraries = find_tutti()
     sources = sorted("src/" + name for name in os.listdir(os.path.join(HERE, "src")) if name.endswith(".cpp"))
     return [CppExtension("tutti_torch._C", sources, include_dirs=headers, library_dirs=libraries, libraries=["tutti"],
-                         runtime_library_dirs=libraries,
+                         runtime_library_dirs=libraries, extra_link_args=[LIBSTDCXX],
                          extra_compile_args=["-O2", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibility=hidden"])], {
         "build_ext": BuildExtension}
 

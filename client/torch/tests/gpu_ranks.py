@@ -4,6 +4,7 @@ HOW  opened: by memory of the agent's GPU; ordered: the same, and the agent wait
      it is not; half: rank 1 alone does not see it; broken: rank 0 cannot copy its first tensor there
 """
 
+import faulthandler
 import os
 import sys
 
@@ -13,6 +14,7 @@ import torch.distributed as dist
 import tutti_torch
 
 STORE, DEVICE, HOW = sys.argv[1:]
+faulthandler.enable()  # where a rank crashed
 LARGE = 2 << 20  # FP32: more than a message takes
 
 

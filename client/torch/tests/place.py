@@ -181,13 +181,22 @@ def _build():
     known["PATH"] = os.path.dirname(shutil.which(PYTHON) or PYTHON) + ":" + os.environ["PATH"]  # ninja is there
     if os.path.exists("/usr/lib/ccache/g++"):
         known.update(CXX="/usr/lib/ccache/g++", CCACHE_BASEDIR=SOURCE, CCACHE_NOHASHDIR="1")
+    known["LDFLAGS"] = "-static-libstdc++"  # as where g++ has no shared one: _check_module
     made = os.path.join(WORK, "made")
     words = [PYTHON, "setup.py", "-q", "build", "--build-base", os.path.join(WORK, "tmp"), "--build-lib", made]
     words += ["install_egg_info", "--install-dir", made]  # for torch's entry point
     known["TUTTI_SOURCE"] = SOURCE
     code, said = _call(words, BUILD_S, cwd=copy, env=known)
     assert code == 0, said[-8000:]
+    _check_module(made)
     _replace(made)
+
+
+def _check_module(made):
+    """It uses the libstdc++ that torch uses, whatever g++ would take."""
+    module = glob.glob(os.path.join(made, "tutti_torch", "_C.*.so"))[0]
+    with open(module, "rb") as file:
+        assert b"libstdc++.so.6\0" in file.read(), "%s has a libstdc++ of its own" % module
 
 
 def _replace(made):
