@@ -97,6 +97,23 @@ progress_transport(tutti_coll_engine *engine)
 }
 
 /*
+ * A device is looked at after parts of a millisecond, which Linux before 5.11 and some seccomp
+ * filters refuse. Then the time is rounded up to whole milliseconds: rounded down, the engine would
+ * wake before its timer is due and turn in a circle until it is.
+ */
+static void
+wait_for_events(int poller, uint64_t wait_ns)
+{
+    const struct timespec wait = {.tv_sec = (time_t)(wait_ns / TUTTI_NS_PER_S),
+                                  .tv_nsec = (long)(wait_ns % TUTTI_NS_PER_S)};
+    struct epoll_event events[2];
+
+    if (epoll_pwait2(poller, events, 2, &wait, NULL) < 0 && (errno == ENOSYS || errno == EPERM)) {
+        (void)epoll_wait(poller, events, 2, (int)((wait_ns + 999999) / TUTTI_NS_PER_MS));
+    }
+}
+
+/*
  * Sleep until the inbox, the transport or a timer has work.
  *
  * No wakeup is lost. The transport: arm returns false if there is work already, and after it has
@@ -111,7 +128,6 @@ sleep_for_work(tutti_coll_engine *engine)
     const uint64_t due = tutti_timers_next(&engine->timers);
     const uint64_t next = due < engine->device_ns ? due : engine->device_ns;
     uint64_t wait_ns = POLL_TIMEOUT_NS;
-    struct epoll_event events[2];
     uint64_t count;
     bool work;
 
@@ -133,9 +149,7 @@ sleep_for_work(tutti_coll_engine *engine)
      * made shorter by it. */
     engine->sleeps_to_ns = engine->now_ns + wait_ns;
     (void)pthread_mutex_unlock(&engine->progress_lock);
-    /* Rounded up to whole milliseconds: rounded down, the engine would wake before its timer is due
-     * and turn in a circle until it is. */
-    (void)epoll_wait(engine->poller, events, 2, (int)((wait_ns + 999999) / TUTTI_NS_PER_MS));
+    wait_for_events(engine->poller, wait_ns);
     (void)pthread_mutex_lock(&engine->progress_lock);
     (void)pthread_mutex_lock(&engine->lock);
     engine->awake = true;
