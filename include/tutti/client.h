@@ -38,8 +38,9 @@
  * membership watches, besides those of gRPC; it calls back on the caller's thread, except in
  * tutti/membership.h. No function is safe in a signal handler.
  *
- * Times: a call of an op, tutti_wait and tutti_sync are limited by their own timeout_ms, or by the
- * agent's --op-timeout (5 minutes) if that is 0. All others are limited by
+ * Times: a call of an op, tutti_wait and tutti_sync are limited by their own timeout_ms. If that is
+ * 0, an op has the time of its group (tutti_group_options.timeout_ms), if it has one, and everything
+ * else the agent's --op-timeout (5 minutes). All other calls are limited by
  * tutti_client_options.timeout_ms, 30 s by default.
  *
  * Statuses common to all calls to an agent or coordinator
@@ -70,9 +71,10 @@
  *                            NO_AGENT, NO_COORDINATOR: the client has no address of the server that
  *                            the call is for. Give it in tutti_client_options.
  *   TUTTI_INVALID_ARGUMENT   MALFORMED_MESSAGE, BAD_TEXT, BAD_ENUM: a text is not UTF-8, or client
- *                            and server have different versions. Without a reason: a struct with a
- *                            `size` member was not begun with its init function, or a newer program
- *                            has set a field that this library does not know.
+ *                            and server have different versions. NULL_ARGUMENT: an argument that
+ *                            must not be NULL is. BAD_STRUCT: a struct with a `size` member was not
+ *                            begun with its init function, or a newer program has set a field that
+ *                            this library does not know.
  *   TUTTI_RESOURCE_EXHAUSTED NO_MEMORY: the server has no memory for the call; MESSAGE_LIMIT: the
  *                            message is too large. Without a reason: this process has no memory or
  *                            no thread for the call.
@@ -94,8 +96,8 @@
  *   race for their place in it. How it looks: OP_MISMATCH, or data of the wrong partners. What to
  *   do: one thread for each group, or tutti_op.sequence.
  * - A call that one rank makes and another one does not ends with DEADLINE_EXCEEDED on all ranks,
- *   after tutti_op.timeout_ms (else the agent's --op-timeout, 5 minutes). What to do: `tutti stall`
- *   or tutti_stalls_find (tutti/diagnose.h) name the rank before that.
+ *   after the op's time (see Times above). What to do: `tutti stall` or tutti_stalls_find
+ *   (tutti/diagnose.h) name the rank before that.
  * - Do not fork after tutti_connect and use the client in the child: gRPC does not survive it. exec
  *   is fine. How it looks: FORKED at best, a call that waits for its deadline at worst. What to do:
  *   connect in the child alone.
@@ -223,8 +225,9 @@ TUTTI_API void tutti_client_options_init(tutti_client_options *options);
  *                            BAD_NAME: of the job.
  *                            TOKEN_IN_PLAINTEXT: a token for another machine needs tls_ca.
  *                            CERTIFICATE_EXPIRED: expired or not valid yet. Make another one.
- *                            Without a reason: a bad address; options that do not fit together (a
- *                            certificate without key or authority); a file that is not PEM
+ *                            BAD_ADDRESS: it is none. BAD_CREDENTIALS: options that do not fit
+ *                            together (a certificate without key or authority); a file that is not
+ *                            PEM
  * TUTTI_UNAVAILABLE          UNREACHABLE: nobody answers there; the text says where and why. Set
  *                            `wait` if the agent may start later
  * TUTTI_DEADLINE_EXCEEDED    NOT_JOINED: it answers, and has not joined in time; the text names the
@@ -249,8 +252,8 @@ TUTTI_API tutti_code tutti_connect(const char *agent, tutti_client **ret_client,
  * [in]          options     NULL = the defaults; copied
  * [out, owned]  ret_client  tutti_close it
  *
- * Statuses are those of tutti_connect; TUTTI_INVALID_ARGUMENT without a reason also for options
- * that were not begun with tutti_client_options_init.
+ * Statuses are those of tutti_connect; BAD_STRUCT also for options that were not begun with
+ * tutti_client_options_init.
  */
 TUTTI_API tutti_code tutti_connect_with(const tutti_client_options *options,
                                         tutti_client **ret_client, tutti_error *err);
@@ -360,7 +363,7 @@ TUTTI_API tutti_code tutti_agent_stat(tutti_client *client, tutti_agent_stats *r
  * TUTTI_NOT_FOUND            NO_SERVICE: it has no such service
  * TUTTI_UNAVAILABLE          UNREACHABLE: nobody answers there; the text says where and why
  * TUTTI_FAILED_PRECONDITION  NO_AGENT: no address is given; FORKED
- * TUTTI_INVALID_ARGUMENT     a bad address, or options that do not fit together
+ * TUTTI_INVALID_ARGUMENT     BAD_ADDRESS; BAD_CREDENTIALS: options that do not fit together
  */
 TUTTI_API tutti_code tutti_health_check(const tutti_client_options *options, const char *service,
                                         bool *ret_serving, tutti_error *err);
@@ -387,7 +390,7 @@ typedef struct tutti_leader_info {
  *                            it tells strangers nothing
  * TUTTI_UNIMPLEMENTED        it is no coordinator
  * TUTTI_FAILED_PRECONDITION  NO_AGENT: no address is given; FORKED
- * TUTTI_INVALID_ARGUMENT     a bad address, or options that do not fit together
+ * TUTTI_INVALID_ARGUMENT     BAD_ADDRESS; BAD_CREDENTIALS: options that do not fit together
  */
 TUTTI_API tutti_code tutti_leader_check(const tutti_client_options *options,
                                         tutti_leader_info *ret_info, tutti_error *err);

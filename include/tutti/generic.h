@@ -120,8 +120,8 @@ TUTTI_API void tutti_generic_call_options_init(tutti_generic_call_options *optio
  * [in]          options      NULL = defaults; copied
  * [out, owned]  ret_generic  tutti_generic_close it
  *
- * TUTTI_INVALID_ARGUMENT     an address of another form; a certificate that cannot be used; TOKEN_IN_PLAINTEXT; options that were
- *                            not initialised
+ * TUTTI_INVALID_ARGUMENT     BAD_ADDRESS; BAD_CREDENTIALS; TOKEN_IN_PLAINTEXT; BAD_STRUCT: options that were not
+ *                            initialised
  * TUTTI_NOT_FOUND, ...       a certificate or token file could not be read
  * TUTTI_FAILED_PRECONDITION  FORKED
  * TUTTI_RESOURCE_EXHAUSTED   no memory
@@ -146,7 +146,8 @@ TUTTI_API void tutti_generic_close(tutti_generic *generic);
  * [out, owned]  ret_message  the response: tutti_generic_message_take or _free it
  * [out]         ret_details  of a failure; NULL = not wanted
  *
- * TUTTI_INVALID_ARGUMENT    BAD_METHOD, BAD_METADATA: not what gRPC takes; options that were not initialised
+ * TUTTI_INVALID_ARGUMENT    BAD_METHOD, BAD_METADATA: not what gRPC takes; BAD_STRUCT: options that were
+ *                           not initialised
  * TUTTI_RESOURCE_EXHAUSTED  more than 128 methods on one connection; a request of more than 2 GiB; no memory
  * ...                       what the server answers, and what is common to all calls (tutti/client.h)
  */

@@ -172,7 +172,7 @@ TUTTI_API tutti_code tutti_group_create(tutti_client *client, const char *name,
  * [in]         count     of ranks
  * [out, owned] ret_info  tutti_group_info_free it; NULL = not wanted
  *
- * TUTTI_INVALID_ARGUMENT  options that were not initialised
+ * TUTTI_INVALID_ARGUMENT  BAD_STRUCT: options that were not initialised
  * TUTTI_NOT_FOUND         NO_GROUP, NO_MESH: the parent; or, by turn: the group that this call is
  *                         for was deleted before this rank called
  * TUTTI_ALREADY_EXISTS    NAME_TAKEN: also: the tag of these ranks is that of a group of another
@@ -354,7 +354,7 @@ TUTTI_API void tutti_split_init(tutti_split *split);
  * TUTTI_INVALID_ARGUMENT     GROUP_SIZE: the number does not divide the parent's size, or lists
  *                            differ in size and equal_sizes is set; OVERLAP: a rank is in two
  *                            lists; EMPTY_GROUP: no lists, an empty one, or no such kind;
- *                            DUPLICATE_RANK; RANK_RANGE; structs that were not initialised
+ *                            DUPLICATE_RANK; RANK_RANGE; BAD_STRUCT: structs that were not initialised
  * TUTTI_FAILED_PRECONDITION  NOT_IN_GROUP: this rank is not in the parent
  * TUTTI_NOT_FOUND            NO_GROUP, NO_MESH: the parent
  * and what tutti_group_create_with says of this rank's part

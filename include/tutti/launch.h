@@ -91,7 +91,8 @@ TUTTI_API void tutti_launch_options_init(tutti_launch_options *options);
  *                            for
  * TUTTI_UNAVAILABLE          NOT_STARTED: it has ended before it listened: standard error says why;
  *                            or it did not listen in time
- * TUTTI_INVALID_ARGUMENT     RANK_RANGE: world_size or rank; options that were not initialised
+ * TUTTI_INVALID_ARGUMENT     RANK_RANGE: world_size or rank; BAD_STRUCT: options that were not
+ *                            initialised
  * TUTTI_RESOURCE_EXHAUSTED   no memory, descriptors or processes
  */
 TUTTI_API tutti_code tutti_launch(const tutti_launch_options *options,

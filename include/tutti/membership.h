@@ -173,7 +173,7 @@ typedef struct tutti_member_watch tutti_member_watch;
  *                            watch tries again by itself only once it has stood
  * TUTTI_DEADLINE_EXCEEDED    no answer within the client's timeout_ms
  * TUTTI_FAILED_PRECONDITION  NO_COORDINATOR: nobody says where it is
- * TUTTI_INVALID_ARGUMENT     options that were not initialised
+ * TUTTI_INVALID_ARGUMENT     BAD_STRUCT: options that were not initialised
  * and the common statuses (tutti/client.h)
  */
 TUTTI_API tutti_code tutti_member_watch_start(tutti_client *client,

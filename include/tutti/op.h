@@ -151,9 +151,10 @@ typedef struct tutti_op {
     bool async;
     /*
      * Milliseconds from the call's arrival at the agent, after which the op fails with TIMEOUT on
-     * every rank. 0, the default, = the agent's --op-timeout (5 min). If it is not 0, the function
-     * returns at most 2 s after that, even if the agent does not answer. An async call returns
-     * within the client's timeout_ms (tutti_client_options); this is the time of its op.
+     * every rank. 0, the default, = the time of the group (tutti_group_options.timeout_ms), else the
+     * agent's --op-timeout (5 min). If it is not 0, the function returns at most 2 s after that,
+     * even if the agent does not answer. An async call returns within the client's timeout_ms
+     * (tutti_client_options); this is the time of its op.
      */
     uint32_t timeout_ms;
     /*

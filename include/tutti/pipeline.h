@@ -29,8 +29,9 @@
  * several pipelines, also while it makes other calls. No thread runs in the background: answers are
  * read when a function here waits.
  *
- * Time. The stream has no deadline. An op has op->timeout_ms, or the agent's --op-timeout; so
- * tutti_pipeline_next and take return when the agent lives or its connection breaks.
+ * Time. The stream has no deadline. An op has op->timeout_ms, its group's time, or the agent's
+ * --op-timeout; so tutti_pipeline_next and take return when the agent lives or its connection
+ * breaks.
  *
  * Caveats
  *
@@ -87,7 +88,7 @@ TUTTI_API void tutti_pipeline_options_init(tutti_pipeline_options *options);
  * [in]          options       NULL = defaults; copied
  * [out, owned]  ret_pipeline  tutti_pipeline_close it
  *
- * TUTTI_INVALID_ARGUMENT     options that were not initialised
+ * TUTTI_INVALID_ARGUMENT     BAD_STRUCT: options that were not initialised
  * TUTTI_FAILED_PRECONDITION  NO_AGENT: the client was connected without an agent
  * TUTTI_RESOURCE_EXHAUSTED   no memory
  * and the common statuses (tutti/client.h)
@@ -142,7 +143,7 @@ TUTTI_API void tutti_pipeline_cancel(tutti_pipeline *pipeline);
  * [in] op    its arguments; NULL = as tutti_op_init. `more` should be NULL: it is emptied and not
  *            filled, see tutti_pipeline_result
  *
- * TUTTI_INVALID_ARGUMENT  NO_OP: no such kind; a struct that was not initialised
+ * TUTTI_INVALID_ARGUMENT  NO_OP: no such kind; BAD_STRUCT: a struct that was not initialised
  * and what all calls say
  */
 TUTTI_API tutti_code tutti_pipeline_submit(tutti_pipeline *pipeline, tutti_op_kind kind,
@@ -179,8 +180,8 @@ typedef struct tutti_pipeline_data {
  *            nor takes
  *
  * TUTTI_INVALID_ARGUMENT  INLINE_LIMIT: data of more than 3 MiB: put it into a tensor;
- *                         BAD_DTYPE, BAD_SHAPE: of the spec; NO_OP: no such kind; a struct that was
- *                         not initialised
+ *                         BAD_DTYPE, BAD_SHAPE: of the spec; NO_OP: no such kind; BAD_STRUCT: a
+ *                         struct that was not initialised
  * and what all calls say. A result of more than 3 MiB fails the call itself: INLINE_LIMIT on all
  * ranks
  */

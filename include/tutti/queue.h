@@ -43,9 +43,10 @@
  * Threads. Any thread may call any function of a queue, but tutti_queue_close, which needs the queue
  * for itself. tutti_queue_submit does not wait for the agent.
  *
- * Time. A queue has no deadline. An op has op->timeout_ms, or the agent's --op-timeout: the agent
- * counts it. If the agent's process stands still (SIGSTOP), nothing is completed until it goes on, the
- * connection is given up as dead, or the queue is shut down, which does not wait for the agent.
+ * Time. A queue has no deadline. An op has op->timeout_ms, its group's time, or the agent's
+ * --op-timeout: the agent counts it. If the agent's process stands still (SIGSTOP), nothing is
+ * completed until it goes on, the connection is given up as dead, or the queue is shut down, which
+ * does not wait for the agent.
  *
  * Caveats
  *
@@ -134,7 +135,7 @@ TUTTI_API void tutti_queue_options_init(tutti_queue_options *options);
  * [in]          options    NULL = defaults; copied
  * [out, owned]  ret_queue  tutti_queue_close it
  *
- * TUTTI_INVALID_ARGUMENT     options that were not initialised
+ * TUTTI_INVALID_ARGUMENT     BAD_STRUCT: options that were not initialised
  * TUTTI_FAILED_PRECONDITION  NO_AGENT: the client was connected without an agent; FORKED
  * TUTTI_UNIMPLEMENTED        the agent is older than completion queues
  * TUTTI_RESOURCE_EXHAUSTED   no memory, or no thread
@@ -169,7 +170,7 @@ TUTTI_API tutti_code tutti_queue_close(tutti_queue *queue, tutti_error *err);
  *
  * If one of these functions fails, nothing was submitted, and there will be no completion:
  *
- * TUTTI_INVALID_ARGUMENT     NO_OP: no such kind; a struct that was not initialised
+ * TUTTI_INVALID_ARGUMENT     NO_OP: no such kind; BAD_STRUCT: a struct that was not initialised
  * TUTTI_RESOURCE_EXHAUSTED   QUEUE_FULL: outstanding_max ops are outstanding, or 48 MiB of data that
  *                            travels in messages: take completions, then submit again. Without a
  *                            reason: no memory

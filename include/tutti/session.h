@@ -173,8 +173,8 @@ TUTTI_API void tutti_session_options_init(tutti_session_options *options);
  * [out, owned]  ret_session  tutti_session_close it
  *
  * TUTTI_INVALID_ARGUMENT     GROUP_SIZE: num_groups does not divide the number of workers, or these
- *                            are more than 1024; BAD_NAME: of the group; without a reason: options
- *                            that were not initialised
+ *                            are more than 1024; BAD_NAME: of the group; BAD_STRUCT: options that
+ *                            were not initialised
  * TUTTI_NOT_FOUND            NO_GROUP
  * TUTTI_FAILED_PRECONDITION  NOT_IN_GROUP: the client's agent is not in the group; NOT_JOINED;
  *                            NO_AUTHORITY: the agent knows no authority for the certificates of the

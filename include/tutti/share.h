@@ -90,7 +90,7 @@ typedef struct tutti_view tutti_view;
  *                            Without a reason: no memory or descriptor in this process
  * TUTTI_UNIMPLEMENTED        *the agent is older than this call
  * TUTTI_NOT_FOUND            NO_TENSOR
- * TUTTI_INVALID_ARGUMENT     BAD_HANDLE; without a reason: a flag that is none
+ * TUTTI_INVALID_ARGUMENT     BAD_HANDLE; BAD_FLAGS: a flag that is none
  * TUTTI_DEADLINE_EXCEEDED    an op that uses the tensor did not end in time
  * any other                  what the op that was to write the tensor failed with (tutti/op.h); of
  *                            a copy also what tutti_tensor_read fails with

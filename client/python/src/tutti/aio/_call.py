@@ -133,7 +133,7 @@ async def _refuse(call: Call) -> Any:
 
 
 async def send(call: Call, request: Any) -> Any:
-    """Send the request; gives the response. Without a timeout the agent's --op-timeout applies."""
+    """Send the request; gives the response. Without a timeout the group's applies, or the agent's --op-timeout."""
     timeout = None if call.how.timeout is None else call.how.timeout + DEADLINE_SLACK
     lease = await call.agent._lease()
     return await call.agent.line.unary("Collectives." + call.method, request, timeout, lease)

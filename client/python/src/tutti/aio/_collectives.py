@@ -70,7 +70,7 @@ class Collectives:
     out       where the result goes, a Tensor or an array; out = x is in place
     async_    return a Work at once; its wait() gives the result
     timeout   seconds from the arrival at the agent after which the op fails on all ranks; None = the
-              agent's --op-timeout
+              group's, if it has one, else the agent's --op-timeout
     sequence  the number that the op must get in its group; 0 = the next
     step      your own count, such as a training step: ranks that are at another are refused with
               OP_MISMATCH. Give it where you call again what has failed: it may have succeeded on other
