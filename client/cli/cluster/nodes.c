@@ -82,9 +82,11 @@ stop_watching(nodes *self)
     atomic_store(&self->over, true);
     tutti_member_watch_stop(self->members);
     self->members = NULL;
-    if (self->watching) {
+    if (self->watching && !atomic_load(&self->away)) {
         (void)tutti_kv_set(self->client, key, size, "", 0, NULL); /* wakes our own watch */
         (void)tutti_kv_delete(self->client, key, size, NULL, NULL);
+    }
+    if (self->watching) {
         (void)pthread_join(self->thread, NULL);
         self->watching = false;
     }
@@ -203,6 +205,7 @@ watch_keys(void *arg)
         if (cli_now_ms() - heard_ms > AWAY_MS) {
             (void)snprintf(text, sizeof(text), "the coordinator %.200s does not answer: %.250s",
                            self->coordinator, err.text);
+            atomic_store(&self->away, true);
             note_failure(self, text);
         }
         sleep_ms(RETRY_MS);
@@ -451,7 +454,7 @@ nodes_tell(nodes *self, const char *text)
 {
     char key[KEY_MAX];
 
-    if (self->run[0] != '\0') {
+    if (self->run[0] != '\0' && !atomic_load(&self->away)) {
         (void)tutti_kv_compare_and_set(self->client, key, run_key(self, "failed", -1, key), NULL, 0,
                                        text, strlen(text), NULL, NULL, NULL, NULL);
     }
@@ -493,7 +496,7 @@ nodes_leave(nodes *self, bool serve)
     const uint64_t until = cli_now_ms() + PART_MS;
     char key[KEY_MAX];
 
-    if (self->count > 0 && self->watching) {
+    if (self->count > 0 && self->watching && !atomic_load(&self->away)) {
         (void)tutti_kv_set(self->client, key, run_key(self, "gone", self->rank, key), "", 0, NULL);
         (void)pthread_mutex_lock(&self->lock);
         while (serve && self->gone < self->count && cli_now_ms() < until) {
