@@ -278,7 +278,8 @@ TUTTI_API tutti_code tutti_queue_next(tutti_queue *queue, uint32_t timeout_ms,
 
 /*
  * A descriptor (eventfd) for poll and epoll: readable while tutti_queue_next with timeout 0 would
- * not say NOTHING_DONE. Do not read from it. The first call starts a thread of the queue.
+ * not say NOTHING_DONE. So it stays readable when the queue is over: leave the loop then. Do not read
+ * from it. The first call starts a thread of the queue.
  *
  * [out, borrowed] ret_fd  good until tutti_queue_close; always the same
  *

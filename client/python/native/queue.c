@@ -1,6 +1,7 @@
 /*
  * Queue: a completion queue of a connection, for event loops. The loop waits for fileno() to be
- * readable, and calls take().
+ * readable, and calls take(). When the stream to the agent has ended and all was taken, take()
+ * raises: fileno() stays readable then.
  *
  * An op keeps the memory of its arguments until its completion was taken, also when it was
  * cancelled: a thread of libtutti may read and write there until then.
@@ -21,12 +22,11 @@ static PyObject *queue_type;
 static tutti_code
 start_queue(tutti_client *client, native_queue *self, tutti_error *err)
 {
-    tutti_code code = tutti_queue_open(client, NULL, &self->queue, err);
+    tutti_code code;
 
-    if (code == TUTTI_OK) {
-        code = tutti_queue_fd(self->queue, &self->fd, err);
-    }
-    return code;
+    Py_BEGIN_ALLOW_THREADS code = tutti_queue_open(client, NULL, &self->queue, err);
+    Py_END_ALLOW_THREADS return code == TUTTI_OK ? tutti_queue_fd(self->queue, &self->fd, err)
+                                                 : code;
 }
 
 PyObject *
@@ -147,11 +147,12 @@ as_python(tutti_queue_completion *done)
     return said == NULL ? NULL : Py_BuildValue("KNO", (unsigned long long)done->id, said, Py_None);
 }
 
-/* False = there is none now. */
-static bool
-next_done(native_queue *self, tutti_queue_completion *done)
+/* DEADLINE_EXCEEDED = there is none now. */
+static tutti_code
+next_done(native_queue *self, tutti_queue_completion *done, tutti_error *err)
 {
-    return self->queue != NULL && tutti_queue_next(self->queue, 0, done, NULL) == TUTTI_OK;
+    return self->queue == NULL ? TUTTI_DEADLINE_EXCEEDED
+                               : tutti_queue_next(self->queue, 0, done, err);
 }
 
 static bool
@@ -171,13 +172,19 @@ take_done(PyObject *object, PyObject *none)
 {
     native_queue *self = (native_queue *)object;
     PyObject *list = PyList_New(0);
+    tutti_code code = TUTTI_OK;
     tutti_queue_completion done;
+    tutti_error err;
 
     (void)none;
-    while (list != NULL && next_done(self, &done)) {
+    while (list != NULL && (code = next_done(self, &done, &err)) == TUTTI_OK) {
         if (!append_done(list, &done)) {
             Py_CLEAR(list);
         }
+    }
+    if (list != NULL && PyList_Size(list) == 0 && code != TUTTI_DEADLINE_EXCEEDED) {
+        Py_DECREF(list);
+        return native_raise(&err);
     }
     return list;
 }
@@ -245,7 +252,7 @@ static PyMethodDef methods[] = {
      "submit(...): as Client.op(), but it does not wait; the number of the op."},
     {"cancel", cancel, METH_O, "cancel(number): its completion still comes."},
     {"take", take_done, METH_NOARGS,
-     "[(number, what it has given, error)] of all that have ended."},
+     "[(number, what it has given, error)] of all that have ended. Raises when the queue is over."},
     {"fileno", fileno_of, METH_NOARGS, "Readable while take() would give something."},
     {"close", close_queue, METH_NOARGS, "Give up all ops, and end the queue."},
     {NULL, NULL, 0, NULL},

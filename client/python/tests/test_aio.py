@@ -5,7 +5,9 @@ Method: all ranks are tasks of one loop.
 
 import asyncio
 import os
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -20,6 +22,7 @@ import tutti.aio  # noqa: E402
 from tutti._native_door import native  # noqa: E402
 
 LARGE = 1 << 18  # elements: a MiB of FP32
+PROGRAMS = os.environ.get("TUTTI_PROGRAMS") or os.environ.get("TUTTI_BUILD", "")
 
 
 @unittest.skipUnless(case.ADDRESSES, "no agents: set TUTTI_TEST_AGENTS to their addresses")
@@ -231,6 +234,47 @@ class Aio(unittest.TestCase):
             return await agent.store.count("never")
 
         self.assertEqual(self.run_all(work)[0], 0)
+
+
+class Deaths(unittest.TestCase):
+    @unittest.skipIf(native is None, "no native module")
+    def test_an_agent_that_ends_leaves_the_loop_alone_and_one_that_comes_back_is_used(self):
+        with tempfile.TemporaryDirectory(prefix="tutti-aio-") as folder:
+            address = "unix:" + os.path.join(folder, "agent.sock")
+
+            def start():
+                words = ["--with-coordinator", "--parent-pid", str(os.getpid()), "--world-size", "1", "--listen", address]
+                found = subprocess.Popen([os.path.join(PROGRAMS, "tutti-agent"), *words], stderr=subprocess.DEVNULL)
+                self.addCleanup(found.wait)
+                self.addCleanup(found.kill)
+                return found
+
+            async def add(agent):
+                return (await agent.all_reduce(np.ones(2, np.float32))).tolist()
+
+            async def main():
+                first = start()
+                agent = await tutti.aio.connect(address, wait=True, timeout=case.LONG_S)
+                self.assertEqual(await add(agent), [1, 1])
+                first.kill()
+                first.wait()
+                with self.assertRaises(tutti.TuttiError):
+                    await add(agent)
+                until = time.monotonic() + case.LONG_S
+                while agent._fast._engine._queue is not None:  # or the loop would never sleep again: that is readable for ever
+                    self.assertLess(time.monotonic(), until)
+                    await asyncio.sleep(0.01)
+                start()
+                until, found = time.monotonic() + case.LONG_S, None
+                while found is None and time.monotonic() < until:
+                    try:
+                        found = await add(agent)
+                    except tutti.TuttiError:
+                        await asyncio.sleep(0.05)
+                self.assertEqual(found, [1, 1])
+                await agent.close()
+
+            asyncio.run(main())
 
 
 if __name__ == "__main__":

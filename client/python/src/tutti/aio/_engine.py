@@ -9,22 +9,48 @@ import asyncio
 from typing import Any
 
 from .. import errors
+from ._waits import Lock, in_thread
 
 # Arrays of so many bytes are copied into a Stage: the queue would send them in messages.
 STAGE_BYTES = 16 << 10
 
 class Engine:
-    """op(...) is one op, as native/call.c takes it: what it has given."""
+    """op(...) is one op, as native/call.c takes it: what it has given.
+
+    A queue ends with its stream to the agent, which may come back: the next op opens another one.
+    """
 
     def __init__(self, client: Any) -> None:
         self._client = client
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._loop = asyncio.get_running_loop()
-        self._queue = client.queue()
-        self._loop.add_reader(self._queue.fileno(), self._take)
+        self._opening = Lock()
+        self._queue: Any = None
+        self._closed = False
+
+    async def _open(self) -> Any:
+        async with self._opening:
+            if self._queue is None:
+                queue = await in_thread(self._client.queue)
+                if self._closed:
+                    queue.close()
+                    raise errors.closed("the agent")
+                self._loop.add_reader(queue.fileno(), self._take)
+                self._queue = queue
+        return self._queue
+
+    def _end(self) -> None:
+        queue, self._queue = self._queue, None
+        if queue is not None:
+            self._loop.remove_reader(queue.fileno())
+            queue.close()
 
     def _take(self) -> None:
-        for number, said, error in self._queue.take():
+        try:
+            taken = self._queue.take()
+        except errors.TuttiError:  # it is over, and would be readable for ever
+            return self._end()
+        for number, said, error in taken:
             future = self._waiting.pop(number, None)
             if future is None or future.done():
                 continue  # its task was cancelled
@@ -37,21 +63,22 @@ class Engine:
         is_memory = result is not None and type(result) is not str
         # If the task is cancelled, a thread may still write for a moment: not to the caller's array.
         into = result.copy() if is_memory else result
-        number = self._queue.submit(kind, given, into, *told)
+        queue = self._queue or await self._open()
+        number = queue.submit(kind, given, into, *told)
         future = self._waiting[number] = self._loop.create_future()
         try:
             said = await future
         except asyncio.CancelledError:
             if self._waiting.pop(number, None) is not None:
-                self._queue.cancel(number)
+                queue.cancel(number)
             raise
         if is_memory:
             result[...] = into
         return said
 
     def close(self) -> None:
-        self._loop.remove_reader(self._queue.fileno())
-        self._queue.close()
+        self._closed = True
+        self._end()
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
             if not future.done():
