@@ -98,4 +98,4 @@ class WheelCase(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    worlds.support.main()

@@ -1,4 +1,4 @@
-"""Goal: tests/skips.txt has the reasons for which tests of ./run test may be skipped, and no other.
+"""Goal: tests/skips.txt has the reasons for which tests of ./run test may be skipped, and no other; and ./run sees each of them.
 
 Method: the texts with which tests skip are read out of their sources: each is listed, or is one of FORGOTTEN; and each line of
 the list is given by a test, or by a program that a test asks.
@@ -98,6 +98,10 @@ class Skips(unittest.TestCase):
                 given.update((text, text + "7"))
         self.assertGreater(len(self.listed), 20)
         self.assertEqual([one for one in self.listed if not any(re.fullmatch(one, text) for text in given)], [])
+
+    def test_every_script_tells_its_tests_in_lines_of_tap(self):
+        """What unittest.main() says is counted by nobody: neither the tests nor the reasons to skip them."""
+        self.assertEqual([path for path, source in self.sources.items() if re.search(r"\bunittest\.main\(", source)], [])
 
     def test_reasons_are_found_however_they_are_written(self):
         source = """

@@ -611,4 +611,4 @@ class Lingering(ClusterCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    support.main()

@@ -346,4 +346,4 @@ class Rights(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    support.main()

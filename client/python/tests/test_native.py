@@ -20,6 +20,10 @@ import unittest
 import grpc
 import numpy as np
 
+sys.path.insert(0, os.path.join(os.environ["TUTTI_SOURCE"], "tests", "support"))
+
+import tap  # noqa: E402
+
 import case
 import tutti
 from tutti._native_door import native
@@ -451,4 +455,4 @@ class ModeCase(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    tap.main()
