@@ -43,7 +43,7 @@ typedef struct nodes {
     pthread_t thread; /* watches the keys */
     bool watching;
     atomic_bool over;     /* it need not watch any longer */
-    atomic_bool away;     /* the coordinator was given up: each call to it would take its whole time */
+    atomic_bool away;     /* the coordinator was given up: a call to it takes its whole time */
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t changed;
     bool failed;
