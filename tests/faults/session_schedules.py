@@ -235,13 +235,14 @@ class SessionSchedule(Schedule):
 
     def kill_controller(self, cluster):
         words = [cluster.agents[self.leader].program.address, str(int(self.lingers))]
+        environment = dict(os.environ)
         if self.way == "pipeline":
-            words = ["session_pipeline.py"] + words
+            words.insert(0, "session_pipeline.py")
+            environment["PYTHONPATH"] = built_package.build()
         else:
             words = ["session_controller.py"] + words + [str(self.commands)]
-        words[0] = os.path.join(HERE, words[0])
-        process = subprocess.Popen([sys.executable] + words, stdout=subprocess.PIPE, close_fds=False,
-                                   env=dict(os.environ, PYTHONPATH=built_package.build()))
+        process = subprocess.Popen([sys.executable, os.path.join(HERE, words[0])] + words[1:], stdout=subprocess.PIPE,
+                                   close_fds=False, env=environment)
         try:
             number, secret = process.stdout.readline().decode().split()
             time.sleep(self.random.uniform(0, 0.03))
@@ -383,15 +384,22 @@ class SessionSchedule(Schedule):
         for agent in cluster.agents:
             if agent.program.process.poll() is not None:
                 continue
-            while True:
-                page = agent.tensors.List(tensors.ListRequest(page_size=1000), timeout=LONG_S)
-                names = [info.name or info.tensor.handle for info in page.tensors if info.name != "keep"]
-                if not names and agent.stats().tensor_count == 1:
-                    break
-                if time.monotonic() > since + limit_s:
-                    raise Broken("a leak: rank %d keeps %d of a session for %g s: %s" % (
-                        agent.rank, len(names), limit_s, names[:5]))
-                time.sleep(0.02)
+            try:
+                self.wait_free(agent, since, limit_s)
+            except grpc.RpcError:
+                if agent.rank not in self.doubtful():  # who was given up may be ending
+                    raise
+
+    def wait_free(self, agent, since, limit_s):
+        while True:
+            page = agent.tensors.List(tensors.ListRequest(page_size=1000), timeout=LONG_S)
+            names = [info.name or info.tensor.handle for info in page.tensors if info.name != "keep"]
+            if not names and agent.stats().tensor_count == 1:
+                return
+            if time.monotonic() > since + limit_s:
+                raise Broken("a leak: rank %d keeps %d of a session for %g s: %s" % (
+                    agent.rank, len(names), limit_s, names[:5]))
+            time.sleep(0.02)
 
     def doubtful(self):
         return {self.victim} if self.deadly else set()
