@@ -139,10 +139,11 @@ class TestCluster(Case):
         made = self.start("-n", "3")
         os.kill(made["agents"][1]["pid"], signal.SIGKILL)
         until = time.monotonic() + support.START_S
-        while self.json("status")["alive"] > 2:
+        while tutti("--json", "status").json["alive"] > 2:
             self.assertLess(time.monotonic(), until)
-        text = self.well("status").text
-        self.assertRegex(text, r"(?m)^ +1 +lost .*gone$")
+        done = tutti("status")
+        self.assertEqual((done.code, done.err), (1, ""))
+        self.assertRegex(done.text, r"(?m)^ +1 +lost .*gone$")
         self.fails(["list", "--rank", "1"], "rank 1: could not reach", "nothing listens there")
         self.fails(["barrier"], "rank 1: could not reach")
         self.fails(["barrier", "--rank", "0"], "rank 1 is gone")
@@ -303,8 +304,21 @@ class TestRun(Case):
         self.assertEqual(done.json["programs"][1]["exit_code"], 1)
         self.assertIn("out", done.err)
 
+    def wait_listed(self, program):
+        """What `cluster list` says of the run of this program."""
+        until = time.monotonic() + support.START_S
+        while True:
+            found = [one for one in self.json("cluster", "list")["clusters"] if program in one["program"]]
+            if found and found[0]["ready"]:
+                return found[0]
+            self.assertLess(time.monotonic(), until, program)
+            time.sleep(0.02)
+
     def test_run__passes_signals_on(self):
         running_one = start("run", "-n", "2", "--", "sh", "-c", "echo up; exec sleep 600")
+        listed = self.wait_listed("echo up; exec sleep 600")
+        self.assertEqual(listed["name"], "run-%d" % running_one.pid)
+        self.assertLess(listed["age_s"], support.START_S)
         self.assertTrue(running_one.stdout.readline().endswith(b"up\n"))
         self.assertTrue(running_one.stdout.readline().endswith(b"up\n"))
         running_one.send_signal(signal.SIGTERM)

@@ -102,10 +102,12 @@ class Diagnose(Case):
             call.communicate()
         os.kill(pid, signal.SIGKILL)
         until = time.monotonic() + support.START_S
-        while self.json("stall")["lost"] != 1:
+        while tutti("--json", "stall").json["lost"] != 1:
             self.assertLess(time.monotonic(), until)
             time.sleep(0.05)
-        self.assertRegex(self.well("stall").text, r"2 +lost +no +- +- +the connection broke")
+        done = tutti("stall")
+        self.assertEqual(done.code, 1)
+        self.assertRegex(done.text, r"2 +lost +no +- +- +the connection to it broke")
 
     def test_stall__refuses_what_makes_no_sense(self):
         self.fails(["stall", "--older", "soon"], '--older "soon" is no time', code=2)
@@ -158,12 +160,12 @@ class Diagnose(Case):
         self.well("barrier")
         os.kill(pid_of(1), signal.SIGKILL)
         until = time.monotonic() + support.START_S
-        while self.json("status")["lost"] != 1:
+        while tutti("--json", "status").json["lost"] != 1:
             self.assertLess(time.monotonic(), until)
             time.sleep(0.05)
         done = tutti("trace", "-o", "t.json")
         self.assertEqual(done.code, 0)
-        self.assertIn("the file has no ops of rank 1: the connection broke", done.err)
+        self.assertIn("the file has no ops of rank 1: the connection to it broke", done.err)
         self.assertIn("3 of 4 ranks", done.text)
 
     def test_doctor__finds_a_cluster_well(self):
@@ -198,12 +200,12 @@ class Diagnose(Case):
     def test_doctor__names_a_dead_process(self):
         os.kill(pid_of(1), signal.SIGKILL)
         until = time.monotonic() + support.START_S
-        while self.json("status")["lost"] != 1:
+        while tutti("--json", "status").json["lost"] != 1:
             self.assertLess(time.monotonic(), until)
             time.sleep(0.05)
         done = tutti("doctor")
         self.assertEqual(done.code, 1)
-        self.assertIn("is lost: the connection broke", done.text)
+        self.assertIn("is lost: the connection to it broke", done.text)
         self.assertIn("tutti cluster restart 1 --name default", done.text)
 
 

@@ -180,6 +180,9 @@ class TestWords(Case):
             ("put --na", ["--name"]),
             ("all-reduce --op m", ["min", "max"]),
             ("--json cl", ["cluster"]),
+            ("store l", ["len", "lease", "list"]),
+            ("store lease ''", ["grant", "keep", "list", "revoke"]),
+            ("store lease keep --ho", ["--hold"]),
         ]:
             line = script % (TUTTI, words, len(words.split()))
             found = subprocess.check_output(["bash", "-c", line], close_fds=False).decode().split()

@@ -110,10 +110,10 @@ class Session(Case):
             self.assertEqual(event.rank_lost.rank, 1)
             self.assertEqual(event.rank_lost.incarnation, 101)
             self.assertEqual(event.rank_lost.epoch, 2)
-            self.assertEqual(event.rank_lost.reason, "the connection broke")
+            self.assertEqual(event.rank_lost.reason, "the connection to it broke")
         # The promise is a second; a machine under load gets some more.
         self.assertLess(time.monotonic() - begin, 5)
-        self.program.wait_for_log("rank 1 on host host is lost: the connection broke, epoch 2")
+        self.program.wait_for_log("rank 1 on host host is lost: the connection to it broke, epoch 2")
 
     def test_a_rank_comes_back_in_a_new_incarnation(self):
         agents = self.world(2, sessions=True)

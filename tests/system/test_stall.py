@@ -95,7 +95,7 @@ class Stalls(unittest.TestCase):
             self.assertLess(time.monotonic(), until)
         one = ask(self.cluster).ranks[0]
         self.assertEqual((one.rank, one.standing), (2, progress.STANDING_LOST))
-        self.assertEqual(one.reason, "the connection broke")
+        self.assertEqual(one.reason, "the connection to it broke")
 
     def test_a_rank_in_the_op_that_is_stopped_is_named(self):
         victim = self.cluster.agents[1]

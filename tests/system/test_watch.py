@@ -83,7 +83,7 @@ class Watch(unittest.TestCase):
         self.assertEqual(
             (lost["event"], lost["rank"], lost["epoch"], lost["left"]), ("lost", 1, 2, False)
         )
-        self.assertIn("the connection broke", lost["reason"])
+        self.assertIn("the connection to it broke", lost["reason"])
         cluster.replace(1)
         self.assertEqual(self.event(lines), {"event": "joined", "rank": 1, "epoch": 3})
         self.assertEqual(cluster.agents[1].program.stop(), 0)
@@ -146,7 +146,7 @@ class Watch(unittest.TestCase):
         lines = text.splitlines()
         self.assertEqual(lines[0], "epoch 2: 1 of 2 ranks alive")
         self.assertEqual(lines[1], "EPOCH  RANK  EVENT    WHY")
-        self.assertRegex(lines[2], "^    2     1  lost     (the connection broke|no session came)$")
+        self.assertRegex(lines[2], "^    2     1  lost     (the connection to it broke|no session came)$")
         code, text, _ = support.run(
             "tutti", "watch", "--coordinator", cluster.coordinator.address, "--timeout", "300ms"
         )
@@ -185,8 +185,8 @@ class Watch(unittest.TestCase):
         self.assertEqual(lines.next(), "now 1 0 ")
         self.assertEqual(once.next(), "now 1 0 ")
         cluster.agents[1].program.kill()
-        self.assertEqual(lines.next(), "lost 2 1 the connection broke")
-        self.assertEqual(once.next(), "lost 2 1 the connection broke")
+        self.assertEqual(lines.next(), "lost 2 1 the connection to it broke")
+        self.assertEqual(once.next(), "lost 2 1 the connection to it broke")
         cluster.coordinator.kill()
         self.assertTrue(lines.next().startswith("away 2 0 "))
         self.assertEqual(lines.end(), 0)

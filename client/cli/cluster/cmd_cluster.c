@@ -2,7 +2,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "base/data/utf8.h"
 #include "client/cli/cli.h"
 #include "client/cli/cluster/cluster.h"
 #include "client/cli/cluster/commands.h"
@@ -15,6 +18,7 @@
 
 #define START_TIMEOUT_MS 60000
 #define STOP_TIMEOUT_MS 10000
+#define PROGRAM_MAX 200 /* of a command line that is shown */
 
 /*
  * Commands about clusters take --name; all others name a cluster by --cluster. Here both are
@@ -286,14 +290,77 @@ write_coordinator(FILE *out, const json_t *row, const char *key)
     return cli_cell_value(out, json_object_get(row, key), "address");
 }
 
+static cli_style
+write_age(FILE *out, const json_t *row, const char *key)
+{
+    const uint64_t age_s = (uint64_t)cli_row_number(row, key);
+
+    (void)fprintf(out, "%" PRIu64 ":%02" PRIu64 ":%02" PRIu64, age_s / 3600, age_s / 60 % 60,
+                  age_s % 60);
+    return CLI_PLAIN;
+}
+
 static const cli_column cluster_columns[] = {
     {"NAME", "name", NULL},
     {"STATE", "ready", write_cluster_state},
     {"AGENTS", "agents", write_agents},
+    {">AGE", "age_s", write_age},
+    {"PROGRAM", "program", NULL},
     {"COORDINATOR", "coordinator", write_coordinator},
     {"FOLDER", "folder", NULL},
     {0},
 };
+
+/* What `tutti run` was called with; its process is in the name of its cluster. "": it is another cluster, or has ended. */
+static void
+read_program(const char *name, char ret[PROGRAM_MAX])
+{
+    char path[64];
+    long pid = 0;
+    FILE *file;
+    size_t size;
+    size_t i;
+
+    ret[0] = '\0';
+    if (sscanf(name, "run-%ld", &pid) != 1) {
+        return;
+    }
+    (void)snprintf(path, sizeof(path), "/proc/%ld/cmdline", pid);
+    file = fopen(path, "re");
+    if (file == NULL) {
+        return;
+    }
+    size = fread(ret, 1, PROGRAM_MAX - 1, file);
+    (void)fclose(file);
+    for (i = 0; i + 1 < size; i++) {
+        ret[i] = ret[i] == '\0' ? ' ' : ret[i];
+    }
+    ret[size] = '\0';
+    (void)tutti_utf8_clean(ret);
+}
+
+static uint64_t
+age_of(const state_process *process)
+{
+    struct timespec now = {0};
+    uint64_t started_s = process->started / (uint64_t)sysconf(_SC_CLK_TCK);
+
+    (void)clock_gettime(CLOCK_BOOTTIME, &now);
+    return (uint64_t)now.tv_sec > started_s ? (uint64_t)now.tv_sec - started_s : 0;
+}
+
+static json_t *
+json_listed(const state *cluster)
+{
+    json_t *one = json_cluster(cluster);
+    char program[PROGRAM_MAX];
+
+    read_program(cluster->name, program);
+    (void)json_object_set_new(one, "age_s",
+                              json_integer((json_int_t)age_of(&cluster->coordinator)));
+    (void)json_object_set_new(one, "program", json_string(program));
+    return one;
+}
 
 /* One that goes while we look is left out. */
 static void
@@ -306,7 +373,7 @@ list_clusters(char **names, size_t count, json_t *list)
 
         if (state_init(&cluster, names[i], NULL) == TUTTI_OK &&
             state_read(&cluster, NULL) == TUTTI_OK) {
-            (void)json_array_append_new(list, json_cluster(&cluster));
+            (void)json_array_append_new(list, json_listed(&cluster));
         }
         state_fini(&cluster);
     }

@@ -224,7 +224,9 @@ cli_explain(cli *self)
         tutti_close(client);
     }
     if (code != TUTTI_OK) {
-        return cli_failed(self, NULL, &err);
+        (void)cli_failed(self, NULL, &err);
+        return code == TUTTI_INVALID_ARGUMENT ? CLI_USAGE
+                                              : CLI_FAILED; /* no such op, or not here */
     }
     document = document_explanation(&question, &why);
     cli_add_way(document, &no_lane);

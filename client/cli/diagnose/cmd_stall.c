@@ -235,7 +235,7 @@ find_stall(cli *self, const tutti_stall_options *options, tutti_stalls *ret, tut
     return code;
 }
 
-/* Exits with failure when something waits, so that a script can ask. */
+/* Exits with failure when something waits or is gone, so that a script can ask. */
 int
 cli_stall(cli *self)
 {
@@ -252,7 +252,7 @@ cli_stall(cli *self)
     if (find_stall(self, &options, &all, &err) != TUTTI_OK) {
         return cli_failed(self, NULL, &err);
     }
-    status = all.count > 0 ? CLI_FAILED : CLI_FINE;
+    status = all.count + all.silent_count + all.lost_count > 0 ? CLI_FAILED : CLI_FINE;
     document = json_stalls(&all);
     if (!self->json) {
         print_stalls(self, &all, document);

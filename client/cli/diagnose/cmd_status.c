@@ -351,10 +351,27 @@ is_silent(const fan_out *self, tutti_error *err)
     return true;
 }
 
+static bool
+is_job_whole(const fan_out *self)
+{
+    uint32_t i;
+
+    for (i = 0; i < self->count; i++) {
+        const seen *one = &self->ranks[i];
+
+        if (one->info.state == TUTTI_RANK_ALIVE && !one->answers) {
+            return false;
+        }
+    }
+    return self->job.lost_count == 0;
+}
+
+/* Exits with failure when the job lacks a rank, so that a script can ask. */
 int
 cli_status(cli *self)
 {
     fan_out all = {.self = self};
+    int status = CLI_FINE;
     tutti_error err;
     tutti_code code;
 
@@ -362,6 +379,8 @@ cli_status(cli *self)
     code = call_all_agents(&all, &err);
     if (code == TUTTI_OK) {
         json_t *document = json_agents(&all);
+
+        status = is_job_whole(&all) ? CLI_FINE : CLI_FAILED;
 
         if (!self->json) {
             print_agents(&all, document);
@@ -373,5 +392,5 @@ cli_status(cli *self)
     }
     free(all.ranks);
     (void)pthread_mutex_destroy(&all.lock);
-    return code == TUTTI_OK ? CLI_FINE : cli_failed(self, NULL, &err);
+    return code == TUTTI_OK ? status : cli_failed(self, NULL, &err);
 }

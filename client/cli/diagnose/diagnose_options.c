@@ -4,7 +4,7 @@
 #include "client/cli/parse/options.h"
 
 const cli_option cli_stall_options[] = {
-    {"group", 'g', "NAME", "ops of this group alone (default: all groups)", NULL},
+    {"group", 'g', "NAME", "ops of this group alone (default: all groups)", "@groups"},
     {"older", 0, "TIME", "ops that have waited that long (default: 1s)", NULL},
     OPTION_END,
 };

@@ -108,7 +108,8 @@ draw_head(const json_t *document, FILE *out)
     put_rate(out, document, "ops_per_s", false);
     (void)fputs("  bytes ", out);
     put_rate(out, document, "bytes_per_s", true);
-    (void)fprintf(out, "  ops %" PRId64 "\n", (int64_t)cli_row_number(document, "ops"));
+    (void)fprintf(out, "  ops %" PRId64 " since this coordinator counts\n",
+                  (int64_t)cli_row_number(document, "ops"));
 }
 
 static void

@@ -99,7 +99,7 @@ look_at_size(screen *self)
         self->size.ws_col = COLUMNS_DEFAULT;
         self->size.ws_row = LINES_DEFAULT;
     }
-    self->rows = self->size.ws_row > others + 1 ? self->size.ws_row - others - 1 : 1;
+    self->rows = self->size.ws_row > others + 2 ? self->size.ws_row - others - 2 : 1;
 }
 
 /* A line up to the width; codes for colours take no room, and all of them are passed on. */
@@ -153,6 +153,7 @@ draw_screen(screen *self)
     }
     look_at_size(self);
     top_draw(self->shown, self->how, page, self->rows);
+    (void)fputs("q ends; arrows, page keys and space show other ranks\n", page);
     if (fclose(page) != 0) {
         abort();
     }

@@ -137,14 +137,14 @@ const cli_command cli_commands[] = {
      "--rank-start and --world-size nodes do not meet: others may start the other ranks in another "
      "way.",
      "  tutti run -n 4 -- python3 train.py --epochs 3\n"
-     "  tutti run --nnodes 2 --node-rank 1 --coordinator node-0:29600 -n 4 --devices cuda -- "
-     "python3 train.py",
+     "  tutti run --nnodes 2 --node-rank 1 --coordinator node-0:29600 -n 4 -- \\\n"
+     "      python3 train.py",
      cli_run_options, 1, CLI_ANY_COUNT, true, cli_run},
     {"status", CLUSTER, "", "show the job: ranks, devices, tensors, last op, health",
      "Asks the coordinator who takes part, and each agent how it is. A star before the last op of "
      "the world: ops are running. CALLS says whether calls from here to that agent go through a "
      "lane (shared memory), or by "
-     "gRPC and why. Exits with 1 when no agent answers.",
+     "gRPC and why. Exits with 1 when a rank is lost or does not answer.",
      NULL, NULL, 0, 0, false, cli_status},
     {"jobs", CLUSTER, "", "list the jobs that the coordinator serves", NULL, NULL, NULL, 0, 0,
      false, cli_jobs},
@@ -161,7 +161,7 @@ const cli_command cli_commands[] = {
      "Asks all agents where they stand. A rank that is missing is absent (alive, its program has "
      "not called the op), slow (in an earlier op, or just out of one), queued (its call waits for "
      "tensors), silent (its process does not answer: stopped, starved or cut off) or lost. Exits "
-     "with 1 when an op waits.",
+     "with 1 when an op waits, or a rank is silent or lost.",
      "  tutti stall\n  tutti stall --group tp/0 --older 10s", cli_stall_options, 0, 0, false,
      cli_stall},
     {"watch", CLUSTER, "[-n N] [--after EPOCH]", "show which ranks join the job and which leave it",
@@ -223,8 +223,7 @@ const cli_command cli_commands[] = {
      "takes several tensors of one agent, under the names that are given here.",
      "  tutti get weights --rank 1 -o weights.npy\n"
      "  tutti get model/embed model/head -o model.safetensors\n"
-     "  tutti get weights -o - | python3 -c 'import numpy, sys, io; "
-     "print(numpy.load(io.BytesIO(sys.stdin.buffer.read())))'",
+     "  tutti get weights -o - | sha256sum",
      get_options, 1, CLI_ANY_COUNT, false, cli_get},
     {"list", TENSORS, "[--rank R]", "list the tensors of an agent", NULL, NULL, rank_options, 0, 0,
      false, cli_list},

@@ -7,60 +7,63 @@
 #include "client/cli/main/commands.h"
 #include "client/cli/parse/suggest.h"
 
-/* The first word of a command, or the second; false when it has none. */
-static bool
-word_of(const cli_command *command, int number, char ret[64])
-{
-    const char *space = strchr(command->name, ' ');
+#define WORDS_MAX 3 /* of a command's name: "store lease grant" */
 
-    if (number == 1 && space == NULL) {
-        return false;
+/* Bytes of the first `words` words of its name; 0 = it has fewer. */
+static size_t
+prefix_size(const cli_command *command, int words)
+{
+    const char *at = command->name;
+
+    while (words-- > 1) {
+        at = strchr(at, ' ');
+        if (at == NULL) {
+            return 0;
+        }
+        at++;
     }
-    if (number == 1) {
-        (void)snprintf(ret, 64, "%s", space + 1);
-    } else {
-        (void)snprintf(ret, 64, "%.*s", (int)strcspn(command->name, " "), command->name);
-    }
-    return true;
+    return (size_t)(at - command->name) + strcspn(at, " ");
 }
 
+/* Is it the first of those that share so many words? Those are in one place of the table. */
 static bool
-shares_first_word(const cli_command *left, const cli_command *right)
+is_first(const cli_command *command, int words)
 {
-    const size_t size = strcspn(left->name, " ");
+    const size_t size = prefix_size(command, words);
 
-    return strcspn(right->name, " ") == size && strncmp(left->name, right->name, size) == 0;
+    return size > 0 && (command == cli_commands || prefix_size(command - 1, words) != size ||
+                        strncmp((command - 1)->name, command->name, size) != 0);
 }
 
-/* Is it the first of those with this first word? */
-static bool
-is_first(const cli_command *command)
-{
-    return command == cli_commands || !shares_first_word(command - 1, command);
-}
-
+/* The words that may come behind those `words` words of `first`; all first words for 0. */
 static void
-print_first_words(FILE *file)
+print_next_words(const cli_command *first, int words, FILE *file)
 {
+    const size_t size = words == 0 ? 0 : prefix_size(first, words) + 1;
     const cli_command *command;
-    char word[64];
 
-    for (command = cli_commands; command->name != NULL; command++) {
-        if (is_first(command) && word_of(command, 0, word)) {
-            (void)fprintf(file, "%s ", word);
+    for (command = first; command->name != NULL; command++) {
+        if (strncmp(command->name, first->name, size) == 0 && is_first(command, words + 1)) {
+            (void)fprintf(file, "%.*s ", (int)(prefix_size(command, words + 1) - size),
+                          command->name + size);
         }
     }
 }
 
+/* Each beginning of a command's name that words are missing of: "store", "store lease". */
 static void
-print_second_words(const cli_command *first, FILE *file)
+print_beginnings(int words,
+                 void (*print)(const cli_command *first, int words, const char *name, FILE *file),
+                 FILE *file)
 {
     const cli_command *command;
-    char word[64];
+    char name[64];
 
-    for (command = first; command->name != NULL && shares_first_word(first, command); command++) {
-        if (word_of(command, 1, word)) {
-            (void)fprintf(file, "%s ", word);
+    for (command = cli_commands; command->name != NULL; command++) {
+        if (is_first(command, words) && prefix_size(command, words + 1) > 0) {
+            (void)snprintf(name, sizeof(name), "%.*s", (int)prefix_size(command, words),
+                           command->name);
+            print(command, words, name, file);
         }
     }
 }
@@ -125,6 +128,22 @@ print_bash_value(const char *command, const cli_option *option, FILE *file)
     (void)fputs("; return ;;\n", file);
 }
 
+static void
+print_bash_beginning(const cli_command *first, int words, const char *name, FILE *file)
+{
+    (void)first;
+    (void)words;
+    (void)fprintf(file, "            '%s') command=\"%s $word\" ;;\n", name, name);
+}
+
+static void
+print_bash_next(const cli_command *first, int words, const char *name, FILE *file)
+{
+    (void)fprintf(file, "        '%s') COMPREPLY=($(compgen -W '", name);
+    print_next_words(first, words, file);
+    (void)fputs("' -- \"$cur\")); return ;;\n", file);
+}
+
 /* What an option of some command takes: the same everywhere, so the first that says it will do. */
 static void
 print_bash_values(FILE *file)
@@ -175,7 +194,7 @@ static void
 print_bash(FILE *file)
 {
     const cli_command *command;
-    char word[64];
+    int words;
 
     (void)fputs("# bash completion for tutti; made by: tutti completion bash\n"
                 "_tutti_names()\n{\n"
@@ -198,22 +217,16 @@ print_bash(FILE *file)
         "        case $command in\n"
         "            '') command=$word ;;\n",
         file);
-    for (command = cli_commands; command->name != NULL; command++) {
-        if (is_first(command) && strchr(command->name, ' ') != NULL && word_of(command, 0, word)) {
-            (void)fprintf(file, "            %s) command=\"%s $word\" ;;\n", word, word);
-        }
+    for (words = 1; words < WORDS_MAX; words++) {
+        print_beginnings(words, print_bash_beginning, file);
     }
     (void)fputs("        esac\n    done\n    case \"$command $prev\" in\n", file);
     print_bash_values(file);
     (void)fputs("    esac\n    case $command in\n        '') COMPREPLY=($(compgen -W '", file);
-    print_first_words(file);
+    print_next_words(cli_commands, 0, file);
     (void)fputs("' -- \"$cur\")); return ;;\n", file);
-    for (command = cli_commands; command->name != NULL; command++) {
-        if (is_first(command) && strchr(command->name, ' ') != NULL && word_of(command, 0, word)) {
-            (void)fprintf(file, "        %s) COMPREPLY=($(compgen -W '", word);
-            print_second_words(command, file);
-            (void)fputs("' -- \"$cur\")); return ;;\n", file);
-        }
+    for (words = 1; words < WORDS_MAX; words++) {
+        print_beginnings(words, print_bash_next, file);
     }
     for (command = cli_commands; command->name != NULL; command++) {
         (void)fprintf(file, "        '%s') options=\"", command->name);
@@ -271,33 +284,36 @@ print_zsh_options(const cli_option *options, FILE *file)
     }
 }
 
+static void
+print_zsh_next(const cli_command *first, int words, const char *name, FILE *file)
+{
+    (void)fprintf(file, "    '%s')\n        if (( CURRENT == %d )); then\n            compadd -- ",
+                  name, words + 2);
+    print_next_words(first, words, file);
+    (void)fprintf(file,
+                  "\n            return\n        fi\n"
+                  "        command=\"$command ${words[%d]}\"\n        ;;\n",
+                  words + 2);
+}
+
 /* zsh has its own helper for options, so this only finds the command. */
 static void
 print_zsh(FILE *file)
 {
     const cli_command *command;
-    char word[64];
+    int words;
 
     (void)fputs("#compdef tutti tutti-agent tutti-coordinator\n# made by: tutti completion "
                 "zsh\n_tutti()\n{\n"
                 "    local command=${words[2]}\n"
                 "    if (( CURRENT == 2 )); then\n        compadd -- ",
                 file);
-    print_first_words(file);
+    print_next_words(cli_commands, 0, file);
     (void)fputs("\n        return\n    fi\n    case $command in\n", file);
-    for (command = cli_commands; command->name != NULL; command++) {
-        if (is_first(command) && strchr(command->name, ' ') != NULL && word_of(command, 0, word)) {
-            (void)fprintf(file,
-                          "    %s)\n        if (( CURRENT == 3 )); then\n"
-                          "            compadd -- ",
-                          word);
-            print_second_words(command, file);
-            (void)fputs("\n            return\n        fi\n"
-                        "        command=\"$command ${words[3]}\"\n        ;;\n",
-                        file);
-        }
+    for (words = 1; words < WORDS_MAX; words++) {
+        print_beginnings(words, print_zsh_next, file);
+        (void)fputs("    esac\n    case $command in\n", file);
     }
-    (void)fputs("    esac\n    case $command in\n", file);
     for (command = cli_commands; command->name != NULL; command++) {
         (void)fprintf(file, "    '%s')\n        _arguments -s", command->name);
         print_zsh_options(command->options, file);
@@ -363,33 +379,39 @@ print_fish_options(const char *condition, const cli_option *options, FILE *file)
     }
 }
 
-/* fish wants each thing as a line with a condition, under which it is offered. */
+/*
+ * fish wants each thing as a line with a condition, under which it is offered: a word when those before
+ * it are there and no more, an option when all words of the command are there.
+ */
 static void
 print_fish_command(const cli_command *command, FILE *file)
 {
-    char first[64];
-    char second[64];
-    char condition[256];
+    char condition[256] = " -n __fish_use_subcommand";
+    size_t from = 0;
+    size_t used = 0;
+    int words;
 
-    (void)word_of(command, 0, first);
-    if (!word_of(command, 1, second)) {
-        (void)fprintf(file, "complete -c tutti -n __fish_use_subcommand -a %s -d ", first);
-        print_fish_text(command->help, file);
-        (void)snprintf(condition, sizeof(condition), " -n '__fish_seen_subcommand_from %s'", first);
-    } else {
-        if (is_first(command)) {
-            (void)fprintf(file, "complete -c tutti -n __fish_use_subcommand -f -a %s\n", first);
+    for (words = 1; prefix_size(command, words) > 0; words++) {
+        const size_t size = prefix_size(command, words);
+        const bool last = command->name[size] == '\0';
+
+        if (last || is_first(command, words)) {
+            (void)fprintf(file, "complete -c tutti%s%s -a %.*s", condition,
+                          words > 1 || !last ? " -f" : "", (int)(size - from),
+                          command->name + from);
+            if (last) {
+                (void)fputs(" -d ", file);
+                print_fish_text(command->help, file);
+            }
+            (void)fputc('\n', file);
         }
-        (void)fprintf(file,
-                      "complete -c tutti -n '__fish_seen_subcommand_from %s; and test (count "
-                      "(commandline -opc)) -eq 2' -f -a %s -d ",
-                      first, second);
-        print_fish_text(command->help, file);
-        (void)snprintf(condition, sizeof(condition),
-                       " -n '__fish_seen_subcommand_from %s; and __fish_seen_subcommand_from %s'",
-                       first, second);
+        used += (size_t)snprintf(
+            condition + used, sizeof(condition) - used, "%s__fish_seen_subcommand_from %.*s",
+            words == 1 ? " -n '" : "; and ", (int)(size - from), command->name + from);
+        (void)snprintf(condition + used, sizeof(condition) - used,
+                       last ? "'" : "; and test (count (commandline -opc)) -eq %d'", words + 1);
+        from = size + 1;
     }
-    (void)fputc('\n', file);
     if (names_of_arguments(command) != NULL) {
         (void)fprintf(file, "complete -c tutti%s -a '(tutti completion %s -t 2s 2>/dev/null)'\n",
                       condition, names_of_arguments(command));

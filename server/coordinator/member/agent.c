@@ -145,7 +145,7 @@ why_gone(const coord_agent *agent)
     if (agent->restored) {
         return "it did not connect again after the coordinator was started again";
     }
-    return agent->had_session ? "the connection broke" : "no session came";
+    return agent->had_session ? "the connection to it broke" : "no session came";
 }
 
 static void

@@ -200,7 +200,7 @@ test_session__that_breaks_is_a_lost_rank_after_the_grace(void **state)
     assert_int_equal(lines[0].event_count, 0);
     fixture_advance(&fix, 1 * MS);
     assert_int_equal(lines[0].event_count, 1);
-    assert_string_equal(lines[0].reason, "the connection broke");
+    assert_string_equal(lines[0].reason, "the connection to it broke");
     assert_int_equal(lines[1].end_count, 0); /* it was withdrawn */
 }
 
