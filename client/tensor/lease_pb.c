@@ -1,9 +1,15 @@
 /*
  * A lease: a stream of TensorsService.Lease that stays open. Nothing is read from it behind its
  * number, so it needs no thread; that it has ended shows in the calls under it (LEASE_OVER).
+ *
+ * The agent takes an end without CloseLease for the death of this program, and tells the ranks that
+ * wait for its next op.
  */
+#include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/error/fail.h"
 #include "client/conn/call.h"
@@ -14,11 +20,16 @@
 #include "tutti/v1/tensors_service.pb-c.h"
 
 static const tutti_rpc_stub stub_lease = {&tutti__v1__tensors_service__descriptor, "Lease"};
+static const tutti_rpc_stub stub_close = {&tutti__v1__tensors_service__descriptor, "CloseLease"};
+
+#define PROGRAM_SIZE 64
+#define CLOSE_MS 1000 /* for the agent to hear of it; else it ends as after a death */
 
 struct tutti_lease {
     tutti_client *client;
     client_conn *conn;
     tutti_rpc_stream *stream;
+    uint64_t number; /* 0 = not known yet */
 };
 
 /* How the stream ended, though it should stay open. */
@@ -50,6 +61,7 @@ read_lease(tutti_lease *lease, uint64_t *ret_number, tutti_error *err)
     }
     response = tutti_rpc_message_get(message);
     *ret_number = response->lease;
+    lease->number = response->lease;
     tutti_rpc_message_free(message);
     return *ret_number != 0 ? TUTTI_OK
                             : TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the agent opened lease 0");
@@ -59,12 +71,29 @@ static tutti_code
 open_lease_stream(tutti_lease *lease, uint64_t *ret_number, tutti_error *err)
 {
     Tutti__V1__LeaseRequest request = TUTTI__V1__LEASE_REQUEST__INIT;
+    char program[PROGRAM_SIZE];
 
+    (void)snprintf(program, sizeof(program), "%.40s (pid %ld)", program_invocation_short_name,
+                   (long)getpid());
+    request.program = program;
     TUTTI_TRY(client_conn_take(lease->client, CLIENT_CONTROL, &lease->conn, err));
     TUTTI_TRY(tutti_rpc_stream_open(lease->conn->channel, &stub_lease, NULL, &lease->stream, err));
     (void)tutti_rpc_stream_write(lease->stream, &request.base, NULL, NULL); /* reading tells */
     (void)tutti_rpc_stream_writes_done(lease->stream, NULL);
     return read_lease(lease, ret_number, err);
+}
+
+/* An agent that is gone, or older, is no matter: the stream ends in any case. */
+static void
+close_lease(const tutti_lease *lease)
+{
+    const client_call call = {.stub = &stub_close,
+                              .kind = CLIENT_CONTROL,
+                              .deadline_ns = client_deadline(lease->client, CLOSE_MS)};
+    Tutti__V1__CloseLeaseRequest request = TUTTI__V1__CLOSE_LEASE_REQUEST__INIT;
+
+    request.lease = lease->number;
+    (void)client_invoke(lease->client, &call, &request.base, NULL, NULL);
 }
 
 void
@@ -74,6 +103,9 @@ client_lease_drop(tutti_lease *lease)
         return;
     }
     if (lease->stream != NULL) {
+        if (lease->number != 0) {
+            close_lease(lease);
+        }
         tutti_rpc_stream_cancel(lease->stream);
         (void)tutti_rpc_stream_finish(lease->stream, NULL);
     }

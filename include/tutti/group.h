@@ -259,7 +259,8 @@ TUTTI_API tutti_code tutti_group_abort(tutti_client *client, const char *group, 
  * was not yet, so its ops end and never meet those of the new one; delete it when it is not needed.
  * Give two seconds or more: a survivor may hear of the end of its op a second late (see
  * tutti_group_abort). A rank that has died counts as alive until the coordinator has noticed (--lost-grace,
- * --heartbeat-timeout). A call that is repeated gets the same group.
+ * --heartbeat-timeout). A rank whose agent lives and whose program has died with an open lease is not
+ * waited for. A call that is repeated gets the same group.
  *
  * [in]         group       NULL = "world"
  * [in]         timeout_ms  how long to wait for ranks that are alive; 0 = the client's timeout_ms

@@ -373,6 +373,9 @@ TUTTI_API tutti_code tutti_tensor_list(tutti_client *client, tutti_tensor_info *
  * that are results of ops. It ends when it is closed, when the program ends in any way, and when
  * the connection breaks. An op that uses such a tensor at that time goes on with its memory.
  *
+ * If it ends without tutti_lease_close, the agent takes the program for dead: ops of other ranks that
+ * wait for its next op fail with CALLER_GONE, until some client calls an op there.
+ *
  *     code = tutti_lease_open(client, &lease, &err);
  *     if (code == TUTTI_OK) {
  *         code = tutti_tensor_put(client, &spec, x, NULL, NULL, &handle, &err);

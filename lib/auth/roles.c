@@ -116,6 +116,7 @@ static const tutti_auth_row rows[] = {
     {"/tutti.v1.TensorsService/Delete", CLIENT, SERVER, false},
     {"/tutti.v1.TensorsService/Download", CLIENT, SERVER, false},
     {"/tutti.v1.TensorsService/Get", CLIENT, SERVER, false},
+    {"/tutti.v1.TensorsService/CloseLease", CLIENT, SERVER, false},
     {"/tutti.v1.TensorsService/Lease", CLIENT, SERVER, false},
     {"/tutti.v1.TensorsService/List", CLIENT, SERVER, false},
     {"/tutti.v1.TensorsService/Put", CLIENT, SERVER, false},

@@ -40,6 +40,9 @@ struct tutti_coll_op {
     const void *input;    /* NULL where the rank gives nothing */
     void *output;         /* may be the input; NULL where there is none, or until on_spec */
     uint64_t deadline_ns; /* on tutti_clock_ns() */
+    /* When the program came that calls it; 0 = not known. A program that came behind the death of
+     * another rank's (tutti_coll_group_orphan) waits for the next one there. */
+    uint64_t caller_ns;
     /*
      * The shape of what will be received is known now: set `output`. For broadcast receivers and
      * Recv; also when the output was given. An error refuses the op for the whole group. May be
@@ -240,6 +243,16 @@ void tutti_coll_hurry(bool hurry);
  * `why` for it. Returns the number it had; 0 when `expect` (as in tutti_coll_post) does not hold.
  */
 uint64_t tutti_coll_refuse(tutti_coll_group *group, uint64_t expect, const tutti_error *why);
+
+/*
+ * The program that called this rank's ops has ended between two of them: each op in which a program
+ * of another member that was there already waits for this rank is refused with `why`, now and later,
+ * until tutti_coll_group_adopt.
+ */
+void tutti_coll_group_orphan(tutti_coll_group *group, const tutti_error *why);
+
+/* Somebody calls again. When this returns, no number is taken by a refusal any more. */
+void tutti_coll_group_adopt(tutti_coll_group *group);
 
 /*
  * This rank's Send had to be refused before it became an op: the Recv that it would have met fails

@@ -271,6 +271,7 @@ check_options(const tutti_agent_options *options, tutti_error *err)
 
 static const struct agent_hooks hooks_of_rooms = {
     .check_begin = agent_check_begin,
+    .tell_progress = agent_beat_now,
     .launch = agent_op_launch,
     .end_early = agent_op_end_early,
     .record_take = agent_recording_take,

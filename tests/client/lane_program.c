@@ -10,6 +10,8 @@
  *   flood N   N all-reduces by the queue that make a tensor each; no completion is taken; "ok", or the error
  *   leave N   N all-reduces of 2 MiB that make a tensor, each by a queue that is shut down as soon as its completion is
  *             there; then the tensor is deleted; "ok", or the error
+ *   lease N   opens a lease, or closes it (0); "ok", or the error
+ *   shrink S  shrinks "world" within S seconds: milliseconds, and how many ranks are left; or the error
  *   many N    N further clients, of which each puts, stats and deletes one tensor; "ok"
  *   again 0   each of them once more
  *   turns N   N times: the first of them makes many calls, then each of them some; "ok"
@@ -372,6 +374,35 @@ do_fork(void)
 }
 
 static void
+do_lease(unsigned long number)
+{
+    static tutti_lease *lease;
+    tutti_error err = {0};
+    tutti_code code = TUTTI_OK;
+
+    if (number > 0) {
+        code = tutti_lease_open(client, &lease, &err);
+    } else {
+        tutti_lease_close(lease);
+    }
+    (void)printf("%s\n", code == TUTTI_OK ? "ok" : err.text);
+}
+
+static void
+do_shrink(unsigned long seconds)
+{
+    const uint64_t before = now_ms();
+    tutti_group_info info = {0};
+    tutti_error err = {0};
+
+    if (tutti_group_shrink(client, "world", (uint32_t)seconds * 1000, &info, &err) == TUTTI_OK) {
+        (void)printf("%" PRIu64 " %" PRIu32 "\n", now_ms() - before, info.rank_count);
+    } else {
+        (void)printf("%s\n", err.text);
+    }
+}
+
+static void
 do_line(const char *agent, const char *word, unsigned long number)
 {
     static const struct {
@@ -380,7 +411,7 @@ do_line(const char *agent, const char *word, unsigned long number)
     } words[] = {{"ops", do_ops},     {"wait", do_wait},        {"queue", do_queue},
                  {"fd", do_fd},       {"line", do_line_of_ops}, {"hang", do_hang},
                  {"flood", do_flood}, {"leave", do_leave},      {"again", do_again},
-                 {"turns", do_turns}};
+                 {"turns", do_turns}, {"lease", do_lease},      {"shrink", do_shrink}};
     size_t i;
 
     for (i = 0; i < sizeof(words) / sizeof(words[0]); i++) {

@@ -242,7 +242,8 @@ def coordinator_calls():
 
 # What needs a GPU, or its stand-in: test_agent_cuda.py, tests/gpu/test_gpu_events.py. What ends with its caller alone: test_ephemeral.py.
 # What an operator has to allow: test_functions.py.
-ELSEWHERE = {"TensorsService.ShareGpu", "TensorsService.Lease", "FunctionsService.LoadModule"}
+ELSEWHERE = {"TensorsService.ShareGpu", "TensorsService.Lease", "TensorsService.CloseLease",
+             "FunctionsService.LoadModule"}
 ELSEWHERE |= {"TensorsService.ShareEvents", "FunctionsService.ImportModule", "FunctionsService.Serve"}
 
 

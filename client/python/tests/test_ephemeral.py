@@ -29,6 +29,17 @@ with tutti.connect(sys.argv[1]) as agent:
     time.sleep(600)
 """
 
+CALLS = """
+import sys, time
+import numpy as np
+import tutti
+
+with tutti.connect(sys.argv[1]) as agent:
+    agent.put(np.ones(4))
+    print(agent.all_reduce(np.ones(4))[0], flush=True)
+    sys.stdin.readline()
+"""
+
 
 class Ephemeral(AgentCase):
     def names(self, agent):
@@ -88,6 +99,43 @@ class Ephemeral(AgentCase):
                 os.kill(client.pid, signal.SIGKILL)
         self.wait_for_names(self.agents[0], ["dies/stays"])
         self.agents[0].delete("dies/stays")
+
+    def run_first(self, end):
+        """A program of rank 0 calls one op with the others, and is ended."""
+        command = [sys.executable, "-c", CALLS, ADDRESSES[0]]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as client:
+            try:
+                self.all_but_first(lambda agent: agent.all_reduce(np.ones(4)))
+                self.assertEqual(float(client.stdout.readline()), self.size)
+                end(client)
+                client.wait()
+            finally:
+                client.kill()
+        return client.pid
+
+    def all_but_first(self, call):
+        return in_threads([lambda one=one: call(one) for one in self.agents[1:]])
+
+    def test_the_others_hear_at_once_that_a_client_has_died(self):
+        def call(agent):
+            with self.assertRaises(tutti.TuttiError) as caught:
+                agent.all_reduce(np.ones(4), timeout=LONG_S)
+            return caught.exception
+
+        pid = self.run_first(lambda client: client.kill())
+        for error in self.all_but_first(call):
+            self.assertEqual((error.reason, error.rank), ("CALLER_GONE", 0))
+            self.assertIn("its program python (pid %d) has ended" % pid, error.text)
+        given = self.agents[0].put(np.ones(4))  # the next client of rank 0 has to call first
+        work = self.agents[0].all_reduce(given, out=given, async_=True)
+        sums = self.all_but_first(lambda agent: agent.all_reduce(np.ones(4))[0])
+        work.wait()
+        self.assertEqual(set(sums), {self.size})
+        given.delete()
+
+    def test_a_client_that_ends_its_block_is_not_missed(self):
+        self.run_first(lambda client: client.stdin.close())
+        self.assertEqual({one[0] for one in self.all(lambda agent: agent.all_reduce(np.ones(4)))}, {self.size})
 
     def groups(self):
         return sorted(one.name for one in self.agents[0].groups() if one.name.startswith("eph"))

@@ -402,41 +402,50 @@ typedef struct refusal {
     tutti_error why;
 } refusal;
 
+/* "group world op 3: rank 1: shape [-1]: ..." is what the others read. */
+static void
+word_refusal(const tutti_coll_group *group, uint64_t sequence, tutti_error *why)
+{
+    tutti_error said = *why;
+    char subject[48] = "";
+
+    if (strcmp(said.reason, "CALLER_GONE") != 0) { /* else the text says whose */
+        (void)snprintf(subject, sizeof(subject),
+                       "rank %" PRIu32 " was refused: ", group->engine->rank);
+    }
+    (void)TUTTI_FAIL_FOR(why, said.code, said.reason, "group %s op %" PRIu64 ": %s%.700s",
+                         group->name, sequence, subject, said.text);
+    tutti_error_set_op(why, group->name, sequence, (int32_t)group->engine->rank);
+}
+
 /* The refusal counts as begun, so packets that other ranks send for it are dropped, not parked. If
  * an abort for it is here already, all members know that this op is over, and nobody needs ours. */
+static void
+enter_refusal(tutti_coll_group *group, uint64_t epoch, uint64_t sequence, const tutti_error *why)
+{
+    tutti_error unused;
+
+    group->begun = sequence;
+    tutti_coll_unpark_until(group->engine, &group->unexpected, epoch, sequence);
+    group->begun_args = (tutti_coll_args){0}; /* else the number stands beside the op before */
+    if (!tutti_coll_take_pending_abort(group, sequence, &unused)) {
+        tutti_coll_tell(group, epoch, sequence, why);
+    }
+}
+
 static void
 run_refuse(tutti_coll_engine *engine, tutti_coll_item *item)
 {
     refusal *self = tutti_container_of(item, refusal, item);
     tutti_coll_group *group = self->group;
-    tutti_error unused;
 
+    (void)engine;
     if (!group->closed && self->epoch == group->live_epoch) {
-        group->begun = self->sequence;
-        tutti_coll_unpark_until(engine, &group->unexpected, self->epoch, self->sequence);
-        group->begun_args = (tutti_coll_args){0}; /* else the number stands beside the op before */
-        if (!tutti_coll_take_pending_abort(group, self->sequence, &unused)) {
-            tutti_error_set_op(&self->why, group->name, self->sequence, (int32_t)engine->rank);
-            tutti_coll_tell(group, self->epoch, self->sequence, &self->why);
-        }
+        enter_refusal(group, self->epoch, self->sequence, &self->why);
+        tutti_coll_refuse_awaited(group);
     }
     tutti_coll_group_unref(group);
     free(self);
-}
-
-/* "group world op 3: rank 1: shape [-1]: ..." is what the others read. */
-static void
-word_refusal(refusal *self)
-{
-    tutti_error said = self->why;
-    char subject[48] = "";
-
-    if (strcmp(said.reason, "CALLER_GONE") != 0) { /* else the text says whose */
-        (void)snprintf(subject, sizeof(subject),
-                       "rank %" PRIu32 " was refused: ", self->group->engine->rank);
-    }
-    (void)TUTTI_FAIL_FOR(&self->why, said.code, said.reason, "group %s op %" PRIu64 ": %s%.700s",
-                         self->group->name, self->sequence, subject, said.text);
 }
 
 /* The number is taken under the lock, as that of an op is, so the refusal has its place in the
@@ -468,9 +477,151 @@ tutti_coll_refuse(tutti_coll_group *group, uint64_t expect, const tutti_error *w
         free(self);
         return 0;
     }
-    word_refusal(self);
+    word_refusal(group, sequence, &self->why);
     tutti_coll_engine_push(engine, &self->item);
     return sequence;
+}
+
+/* ------------------------------------------------------------------------------ a rank without callers */
+
+typedef struct orphaning {
+    tutti_coll_item item;
+    tutti_coll_group *group;
+} orphaning;
+
+/*
+ * Was the program that calls it there when ours ended? One that came later belongs to another run:
+ * its op is for the next program here, which may start later than it.
+ */
+static bool
+is_of_the_same_run(const tutti_packet *packet, uint64_t orphaned_ns)
+{
+    const uint64_t age_ns = (packet->tag - 1ULL) * TUTTI_NS_PER_MS;
+
+    return packet->kind == TUTTI_PACKET_AGREE && packet->tag != 0 &&
+           packet->came_ns < orphaned_ns + age_ns;
+}
+
+/*
+ * Does a member wait in the next op? Each op has a packet for the rank behind its sender, whoever
+ * calls it (docs/decisions/0001), so of a rank that nobody calls for the one before it tells.
+ */
+static bool
+is_awaited(const tutti_coll_group *group)
+{
+    const uint64_t orphaned_ns = atomic_load_explicit(&group->orphaned_ns, memory_order_relaxed);
+    const tutti_list_node *link;
+
+    for (link = group->unexpected.next; link != &group->unexpected && orphaned_ns != 0;
+         link = link->next) {
+        const tutti_packet *packet = &tutti_container_of(link, coll_unexpected, link)->packet;
+
+        if (packet->epoch == group->live_epoch && packet->sequence == group->begun + 1 &&
+            is_of_the_same_run(packet, orphaned_ns)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Takes the next number, as a refused call does. 0: somebody calls again, or a post that was before
+ * is on its way: its op, or another packet, looks again. */
+static uint64_t
+take_orphan_number(tutti_coll_group *group, tutti_error *ret_why)
+{
+    tutti_coll_engine *engine = group->engine;
+    uint64_t sequence = 0;
+
+    (void)pthread_mutex_lock(&engine->lock);
+    if (group->orphaned != NULL && group->epoch == group->live_epoch &&
+        group->sequence == group->begun) {
+        sequence = ++group->sequence;
+        group->last = (tutti_coll_args){0};
+        *ret_why = *group->orphaned;
+    }
+    (void)pthread_mutex_unlock(&engine->lock);
+    return sequence;
+}
+
+void
+tutti_coll_refuse_awaited(tutti_coll_group *group)
+{
+    tutti_error why;
+    uint64_t sequence;
+
+    while (is_awaited(group) && (sequence = take_orphan_number(group, &why)) != 0) {
+        word_refusal(group, sequence, &why);
+        enter_refusal(group, group->live_epoch, sequence, &why);
+    }
+}
+
+static void
+run_orphan(tutti_coll_engine *engine, tutti_coll_item *item)
+{
+    orphaning *self = tutti_container_of(item, orphaning, item);
+
+    (void)engine;
+    if (self->group->closed) {
+        tutti_coll_group_adopt(self->group);
+    } else {
+        tutti_coll_refuse_awaited(self->group);
+    }
+    tutti_coll_group_unref(self->group);
+    free(self);
+}
+
+/* Under the lock: NULL = somebody calls. */
+static void
+set_orphaned(tutti_coll_group *group, tutti_error *why)
+{
+    if (group->orphaned == NULL && why != NULL) {
+        atomic_fetch_add(&group->engine->orphans, 1);
+    } else if (group->orphaned != NULL && why == NULL) {
+        atomic_fetch_sub(&group->engine->orphans, 1);
+    }
+    free(group->orphaned);
+    group->orphaned = why;
+    atomic_store_explicit(&group->orphaned_ns, why == NULL ? 0 : tutti_clock_ns(),
+                          memory_order_relaxed);
+}
+
+void
+tutti_coll_group_orphan(tutti_coll_group *group, const tutti_error *why)
+{
+    tutti_coll_engine *engine = group->engine;
+    orphaning *self = calloc(1, sizeof(*self));
+    tutti_error *kept = malloc(sizeof(*kept));
+    bool stopping = true;
+
+    if (self == NULL || kept == NULL) {
+        TUTTI_LOG("coll", ERROR, "no memory to tell group %s that nobody calls its ops here",
+                  group->name);
+        free(self);
+        free(kept);
+        return;
+    }
+    *kept = *why;
+    *self = (orphaning){.item.run = run_orphan, .group = group};
+    (void)pthread_mutex_lock(&engine->lock);
+    stopping = engine->stopping;
+    set_orphaned(group, kept);
+    if (!stopping) {
+        atomic_fetch_add(&group->refs, 1);
+    }
+    (void)pthread_mutex_unlock(&engine->lock);
+    if (stopping) {
+        free(self);
+    } else {
+        tutti_coll_engine_push(engine, &self->item);
+    }
+}
+
+void
+tutti_coll_group_adopt(tutti_coll_group *group)
+{
+    (void)pthread_mutex_lock(&group->engine->lock);
+    set_orphaned(group, NULL);
+    (void)pthread_mutex_unlock(&group->engine->lock);
 }
 
 /* ------------------------------ a member that begins no more ops */

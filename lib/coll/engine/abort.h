@@ -32,6 +32,9 @@ bool tutti_coll_take_pending_abort(tutti_coll_group *group, uint64_t sequence,
 void tutti_coll_count_pending_aborts(tutti_coll_group *group);
 void tutti_coll_free_pending_aborts(tutti_coll_group *group);
 
+/* Members may wait in ops that were not called here: refuse these if nobody will call them (orphan). */
+void tutti_coll_refuse_awaited(tutti_coll_group *group);
+
 /* A LEAVE has come: the member begins no op behind packet->sequence; err->text is its reason. Ops
  * behind that one fail here without a word to others, who have got the same LEAVE. */
 void tutti_coll_recv_leave(tutti_coll_group *group, const tutti_packet *packet,

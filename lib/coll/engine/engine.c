@@ -96,6 +96,16 @@ progress_transport(tutti_coll_engine *engine)
     return total;
 }
 
+/* An engine without ops is not woken by what others send for ops that may be called here; but then, if
+ * nobody will call them (tutti_coll_group_orphan). */
+static bool
+arm_transport(tutti_coll_engine *engine)
+{
+    const bool idle = engine->ops.count == 0 && atomic_load(&engine->orphans) == 0;
+
+    return engine->transport->ops->arm(engine->transport, idle);
+}
+
 /*
  * A device is looked at after parts of a millisecond, which Linux before 5.11 and some seccomp
  * filters refuse. Then the time is rounded up to whole milliseconds: rounded down, the engine would
@@ -135,7 +145,7 @@ sleep_for_work(tutti_coll_engine *engine)
         wait_ns = next <= engine->now_ns ? 0 : next - engine->now_ns;
         wait_ns = wait_ns < POLL_TIMEOUT_NS ? wait_ns : POLL_TIMEOUT_NS;
     }
-    if (!engine->transport->ops->arm(engine->transport, engine->ops.count == 0)) {
+    if (!arm_transport(engine)) {
         return;
     }
     (void)pthread_mutex_lock(&engine->lock);
@@ -505,7 +515,7 @@ leave_asleep(tutti_coll_engine *engine)
     unsigned i;
 
     for (i = 0; i < ARM_MAX && calm && !armed; i++) {
-        armed = engine->transport->ops->arm(engine->transport, engine->ops.count == 0);
+        armed = arm_transport(engine);
         if (!armed) {
             (void)tutti_coll_engine_step(engine);
         }
@@ -608,6 +618,7 @@ route_to_op(tutti_coll_group *group, const arrival *it)
         if (it->packet.sequence > group->begun) {
             tutti_coll_unexpected_add(engine, &group->unexpected, &it->packet, NULL, it->data,
                                       it->size, it->rndv);
+            tutti_coll_refuse_awaited(group);
         } else {
             drop_arrival(engine, it);
         }
@@ -781,6 +792,8 @@ tutti_coll_arrive(void *arg, const void *header, size_t header_size, const void 
     }
     if (it.packet.kind == TUTTI_PACKET_ABORT) {
         it.packet.came_ns = tutti_clock_ns();
+    } else if (it.packet.kind == TUTTI_PACKET_AGREE) {
+        it.packet.came_ns = engine->now_ns;
     }
     route_packet(engine, &it);
 }

@@ -40,6 +40,7 @@ tutti_coll_group_unref(tutti_coll_group *group)
         return;
     }
     free(group->aborted);
+    free(group->orphaned);
     free(group->backend_note);
     free(group->ranks);
     free(group);
@@ -417,6 +418,7 @@ tutti_coll_group_drop(tutti_coll_group *group)
     tutti_coll_engine *engine = group->engine;
 
     tutti_coll_forget_group(group);
+    tutti_coll_group_adopt(group);
     group->closed = true;
     tutti_coll_free_pending_aborts(group);
     tutti_coll_unpark_all(engine, &group->unexpected);

@@ -379,6 +379,16 @@ tutti_coll_fill_packet(const tutti_coll_op *op, tutti_packet_kind kind, tutti_pa
                              .tag = op->args.tag};
 }
 
+/* For tutti_coll_group_orphan over there. */
+static uint32_t
+caller_age(const tutti_coll_op *op)
+{
+    const uint64_t now_ns = op->group->engine->now_ns;
+    const uint64_t ms = op->caller_ns < now_ns ? (now_ns - op->caller_ns) / TUTTI_NS_PER_MS : 0;
+
+    return op->caller_ns == 0 ? 0 : 1 + (uint32_t)(ms < UINT32_MAX ? ms : UINT32_MAX - 1);
+}
+
 void
 tutti_coll_post_packet(tutti_coll_op *op, tutti_packet_kind kind, uint32_t step, uint32_t rank,
                        const void *data, size_t size, uint64_t extra)
@@ -392,6 +402,9 @@ tutti_coll_post_packet(tutti_coll_op *op, tutti_packet_kind kind, uint32_t step,
     tutti_coll_fill_packet(op, kind, &packet);
     packet.step = step;
     packet.extra = extra;
+    if (kind == TUTTI_PACKET_AGREE) {
+        packet.tag = caller_age(op);
+    }
     tutti_coll_io_write(io, &packet, kind == TUTTI_PACKET_SEND ? &op->args.spec : NULL);
     /* A signature is of no use to a rank that has not called the op: it need not wake an idle
      * engine (docs/decisions/0012-shared-memory.md). */

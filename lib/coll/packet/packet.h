@@ -17,7 +17,8 @@
 #define TUTTI_PACKET_BYTES 72
 
 typedef enum tutti_packet_kind {
-    TUTTI_PACKET_AGREE = 1,   /* data: signatures (agree.h); `extra` = the yes-word */
+    TUTTI_PACKET_AGREE = 1,   /* data: signatures (agree.h); `extra` = the yes-word, `tag` = how
+                                 many ms ago the caller came, and one; 0 = not known */
     TUTTI_PACKET_DATA = 2,    /* data: a part of a tensor */
     TUTTI_PACKET_ABORT = 3,   /* data: an error; op `sequence` is over for everybody */
     TUTTI_PACKET_QUERY = 4,   /* what do you know of op `sequence`? */
@@ -44,7 +45,7 @@ typedef struct tutti_packet {
     uint64_t epoch; /* of the group */
     uint64_t sequence;
     uint64_t extra;
-    uint64_t came_ns; /* of an ABORT, on tutti_clock_ns(): not on the wire */
+    uint64_t came_ns; /* of an ABORT or AGREE, on tutti_clock_ns(): not on the wire */
 } tutti_packet;
 
 void tutti_packet_write(const tutti_packet *packet, unsigned char ret_bytes[TUTTI_PACKET_BYTES]);

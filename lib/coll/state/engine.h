@@ -92,6 +92,7 @@ struct tutti_coll_engine {
 
     const struct coll_events *events;
     /* Counted by the engine's thread, read by tutti_coll_stat from any; they order nothing. */
+    atomic_uint orphans; /* groups whose ops nobody calls here: what comes for them wakes it */
     atomic_uint_fast64_t done;
     atomic_uint_fast64_t failed;
 };

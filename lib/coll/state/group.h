@@ -37,6 +37,7 @@ struct tutti_coll_group {
     uint64_t sequence; /* of the last op posted */
     uint64_t epoch;
     tutti_coll_args last;
+    tutti_error *orphaned; /* [owned] why nobody calls ops here any more; NULL = somebody may */
 
     /* the engine's thread only */
     tutti_coll_item open_item;
@@ -56,10 +57,11 @@ struct tutti_coll_group {
     tutti_map ops; /* collectives by sequence */
     /* Ends of ops that were not called here yet, by sequence. */
     tutti_map pending_aborts;
-    atomic_bool has_ends;       /* there may be some: also until it is open. Any thread reads */
-    tutti_list_node unexpected; /* packets for ops not begun, or of newer epochs */
-    tutti_list_node sends;      /* SEND packets nobody has received */
-    tutti_list_node metas;      /* META packets whose SEND nobody has received */
+    atomic_bool has_ends; /* there may be some: also until it is open. Any thread reads */
+    atomic_uint_fast64_t orphaned_ns; /* since when `orphaned` is not NULL; 0 = it is */
+    tutti_list_node unexpected;       /* packets for ops not begun, or of newer epochs */
+    tutti_list_node sends;            /* SEND packets nobody has received */
+    tutti_list_node metas;            /* META packets whose SEND nobody has received */
     /* [owned] Sends that were given up before their SEND has come (p2p.c); NULL = none of this
      * epoch. */
     struct coll_retracted *retracted;

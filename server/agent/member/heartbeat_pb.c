@@ -14,6 +14,7 @@
 #include "base/os/log.h"
 #include "server/agent/function/functions.h"
 #include "server/agent/member/member.h"
+#include "server/agent/op/caller.h"
 #include "server/agent/state/group.h"
 #include "server/agent/state/op.h"
 #include "server/agent/state/state.h"
@@ -120,6 +121,9 @@ fill_group(const agent_group *group, uint64_t now_ns, wire_group *wire)
     message->entered = group->entered;
     message->left = agent_group_left(group);
     message->pending = wire->pointers;
+    if (group->orphan) {
+        message->gone_program = (char *)(uintptr_t)group->gone;
+    }
     if (group->last_ns != 0) {
         describe_heartbeat(&group->last_args, wire->last);
         message->last_op = wire->last;
@@ -151,9 +155,10 @@ fill_heartbeat(tutti_agent *agent, wire_progress *self)
          node = tutti_map_next(node)) {
         agent_group *group = tutti_container_of(node, agent_group, by_name);
 
-        if (group->coll == NULL || group->told == group->changes) {
+        if (group->coll == NULL || (group->told == group->changes && !group->orphan)) {
             continue;
         }
+        agent_caller_count(group);
         group->told = group->changes;
         fill_group(group, self->now_ns, &self->groups[self->count]);
         self->pointers[self->count] = &self->groups[self->count].message;

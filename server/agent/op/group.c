@@ -476,6 +476,7 @@ agent_group_known(agent_group *group, const agent_group_found *found)
     group->timeout_ns = found->timeout_ms * TUTTI_NS_PER_MS;
     agent_group_limit(group);
     group->passed_ns = 0;
+    group->orphan = false;
     TUTTI_LOG("agent", INFO, "group %s opened with %" PRIu32 " ranks", group->name, found->count);
     if (group->abort_heard && found->abort.text == NULL) {
         agent_wire_get_group(group); /* the answer may have been on its way before the abort */

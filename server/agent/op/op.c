@@ -29,6 +29,7 @@
 #include "base/os/clock.h"
 #include "base/os/log.h"
 #include "server/agent/op/answers.h"
+#include "server/agent/op/caller.h"
 #include "server/agent/op/deadline.h"
 #include "server/agent/op/group.h"
 #include "server/agent/op/list.h"
@@ -488,6 +489,7 @@ on_cancel(tutti_rpc_call *call, void *self)
     }
     tutti_error_set_op(&err, NULL, 0, (int32_t)agent->rank);
     agent_op_cancel(op, &err);
+    agent_caller_note_given_up(op);
 }
 
 /*
@@ -519,6 +521,7 @@ admit_op(tutti_agent *agent, const agent_request *request, agent_group **ret_gro
     if (*ret_group == NULL) {
         return err->code;
     }
+    agent_caller_come(*ret_group);
     if (request->options.sequence != 0 && (*ret_group)->barriers == 0 &&
         request->options.sequence != (*ret_group)->sequence + 1) {
         return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "OUT_OF_SEQUENCE",
@@ -584,6 +587,7 @@ agent_op_start(tutti_agent *agent, tutti_rpc_call *call, agent_request *request,
     op->client = client;
     op->came_ns = agent_client_came_ns(client);
     op->group = group;
+    agent_caller_note(group, op);
     agent_op_limit(op);
     if (agent_answers_expect(op, call, request, &op->err) != TUTTI_OK ||
         (may_make(request) && agent_lock_own(&op->lock_set, call, &op->err) != TUTTI_OK) ||

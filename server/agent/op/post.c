@@ -459,6 +459,7 @@ agent_op_launch(agent_op *op)
      * thread needs (`said`, the running list, the record) is set before the post.
      */
     op->op.deadline_ns = op->deadline_ns;
+    op->op.caller_ns = op->came_ns;
     op->op.on_done = agent_op_on_done;
     op->op.on_launched = op->done != NULL ? agent_op_on_launched : NULL;
     op->op.on_released = agent_op_on_released;

@@ -9,15 +9,20 @@
  * stream ends with LEASE_TAKEN, and its end does not end the lease.
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/data/utf8.h"
 #include "base/error/fail.h"
 #include "base/os/clock.h"
 #include "base/os/log.h"
+#include "server/agent/op/caller.h"
 #include "server/agent/op/group_lookup.h"
 #include "server/agent/service/methods_pb.h"
 #include "server/agent/service/services.h"
+#include "server/agent/state/clients.h"
+#include "server/agent/state/group.h"
 #include "server/agent/state/state.h"
 #include "server/agent/tensor/table.h"
 #include "server/agent/tensor/table_private.h"
@@ -25,6 +30,7 @@
 
 #define SECRET_MIN 16
 #define SECRET_MAX 64
+#define IDENTITY_SIZE 256
 
 typedef struct held {
     tutti_list_node link; /* in the agent's leases */
@@ -35,7 +41,11 @@ typedef struct held {
     uint64_t linger_ns;
     unsigned char secret[SECRET_MAX];
     size_t secret_size;
-    tutti_timer timer; /* while it lingers */
+    char identity[IDENTITY_SIZE];
+    uint64_t client;                  /* its number */
+    char program[AGENT_PROGRAM_SIZE]; /* "" = the end of the stream means nothing else */
+    bool closed;                      /* by CloseLease */
+    tutti_timer timer;                /* while it lingers */
 } held;
 
 static void
@@ -144,6 +154,10 @@ open_lease(held *self, const Tutti__V1__LeaseRequest *request, tutti_error *err)
     if (self->secret_size > 0) {
         memcpy(self->secret, request->secret.data, self->secret_size);
     }
+    (void)snprintf(self->identity, sizeof(self->identity), "%s",
+                   tutti_rpc_call_identity(self->call));
+    (void)snprintf(self->program, sizeof(self->program), "%s", request->program);
+    (void)tutti_utf8_clean(self->program);
     tutti_list_add(&agent->leases, &self->link);
     return TUTTI_OK;
 }
@@ -158,13 +172,13 @@ on_open(tutti_rpc_call *call, void *arg)
     Tutti__V1__LeaseResponse response = TUTTI__V1__LEASE_RESPONSE__INIT;
     tutti_error err;
 
-    agent_clients_note(&agent->clients, call);
     if (self == NULL) {
         (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a lease");
         tutti_rpc_call_finish(call, &err);
         return;
     }
     *self = (held){.agent = agent, .call = call, .timer.on_expiry = on_linger_over};
+    self->client = agent_clients_note(&agent->clients, call);
     tutti_list_init(&self->link);
     if (open_lease(self, tutti_rpc_call_request(call), &err) != TUTTI_OK) {
         free(self);
@@ -189,6 +203,18 @@ on_cancel(tutti_rpc_call *call, void *arg)
     }
 }
 
+/* Without CloseLease: the program has died, or its connection, which comes to the same here. */
+static void
+note_death(const held *self)
+{
+    tutti_agent *agent = self->agent;
+
+    if (self->program[0] != '\0' && !self->closed && self->lease != 0 &&
+        agent->state != AGENT_LEAVING) {
+        agent_caller_lose(agent, self->client, self->program);
+    }
+}
+
 /* An agent that stops keeps nothing: its tensors end with it. */
 static void
 on_end(tutti_rpc_call *call, void *arg)
@@ -200,10 +226,11 @@ on_end(tutti_rpc_call *call, void *arg)
         return;
     }
     self->call = NULL;
+    note_death(self);
     if (self->lease == 0) {
         tutti_list_remove(&self->link);
         free(self);
-    } else if (self->linger_ns > 0 && agent->state != AGENT_LEAVING) {
+    } else if (self->linger_ns > 0 && !self->closed && agent->state != AGENT_LEAVING) {
         tutti_rpc_loop_timer_start(agent->control, &self->timer,
                                    tutti_clock_ns() + self->linger_ns);
     } else {
@@ -216,6 +243,80 @@ const tutti_rpc_stream_ops agent_lease_ops = {
     .on_cancel = on_cancel,
     .on_end = on_end,
 };
+
+/* ------------------------------------------------------------------------------ CloseLease */
+
+static held *
+find_closing(const tutti_agent *agent, uint64_t lease, const char *identity)
+{
+    tutti_list_node *link;
+
+    for (link = agent->leases.next; link != &agent->leases && lease != 0; link = link->next) {
+        held *one = tutti_container_of(link, held, link);
+
+        if (one->lease == lease && strcmp(one->identity, identity) == 0) {
+            return one;
+        }
+    }
+    return NULL;
+}
+
+/* A call of the bulk loop, as all of the service. */
+typedef struct closing {
+    tutti_rpc_task task; /* bulk loop -> control loop */
+    tutti_agent *agent;
+    tutti_rpc_call *call; /* [ref] */
+} closing;
+
+static void
+close_lease(held *self)
+{
+    self->closed = true;
+    if (self->call == NULL) {
+        tutti_rpc_loop_timer_stop(self->agent->control, &self->timer);
+        end_lease(self);
+    } else if (!self->finished) {
+        self->finished = true;
+        tutti_rpc_call_finish(self->call, NULL);
+    }
+}
+
+static void
+on_close(tutti_rpc_task *task)
+{
+    closing *self = tutti_container_of(task, closing, task);
+    const Tutti__V1__CloseLeaseRequest *request = tutti_rpc_call_request(self->call);
+    held *found = find_closing(self->agent, request->lease, tutti_rpc_call_identity(self->call));
+    Tutti__V1__CloseLeaseResponse response = TUTTI__V1__CLOSE_LEASE_RESPONSE__INIT;
+    tutti_error err;
+
+    if (found != NULL) {
+        close_lease(found);
+        tutti_rpc_call_reply(self->call, &response.base, NULL);
+    } else {
+        (void)TUTTI_FAIL_FOR(&err, TUTTI_NOT_FOUND, "NO_LEASE",
+                             "no lease of this caller has number %" PRIu64, request->lease);
+        tutti_rpc_call_fail(self->call, &err);
+    }
+    tutti_rpc_call_unref(self->call);
+    free(self);
+}
+
+void
+agent_on_close_lease(tutti_rpc_call *call, void *agent)
+{
+    closing *self = calloc(1, sizeof(*self));
+    tutti_error err;
+
+    if (self == NULL) {
+        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory to close a lease");
+        tutti_rpc_call_fail(call, &err);
+        return;
+    }
+    *self = (closing){.task.on_run = on_close, .agent = agent, .call = call};
+    tutti_rpc_call_ref(call);
+    tutti_rpc_loop_post(self->agent->control, &self->task);
+}
 
 void
 agent_leases_close(tutti_agent *agent)

@@ -21,6 +21,7 @@ void agent_on_stat(tutti_rpc_call *call, void *self);
 
 /* lease_pb.c: of TensorsService */
 extern const tutti_rpc_stream_ops agent_lease_ops;
+void agent_on_close_lease(tutti_rpc_call *call, void *self);
 
 /* serve_pb.c: of FunctionsService */
 extern const tutti_rpc_stream_ops agent_serve_ops;

@@ -291,6 +291,7 @@ agent_add_tensors(tutti_agent *agent)
         TUTTI_RPC_STREAM("ShareGpu", &agent_share_gpu_ops),
         TUTTI_RPC_STREAM("ShareEvents", &agent_share_events_ops),
         TUTTI_RPC_QUIET_STREAM("Lease", &agent_lease_ops),
+        TUTTI_RPC_UNARY("CloseLease", agent_on_close_lease),
     };
     const tutti_rpc_service service = {
         .descriptor = &tutti__v1__tensors_service__descriptor,

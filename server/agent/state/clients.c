@@ -21,6 +21,8 @@ struct agent_client {
     char key[KEY_SIZE];
     uint64_t ops;
     uint64_t came_ns;
+    uint64_t number;
+    bool lost;
 };
 
 void
@@ -29,6 +31,7 @@ agent_clients_init(agent_clients *clients, uint64_t ops_max)
     tutti_map_init(&clients->by_key);
     tutti_list_init(&clients->idle);
     clients->idle_count = 0;
+    clients->last = 0;
     clients->ops_max = ops_max;
 }
 
@@ -117,19 +120,37 @@ wake_client(agent_clients *clients, const tutti_rpc_call *call)
         memcpy(client->key, key, sizeof(key));
         tutti_list_init(&client->link);
         client->came_ns = tutti_clock_ns();
+        client->number = ++clients->last;
         client->node.key = tutti_bytes_of(client->key);
         (void)tutti_map_add(&clients->by_key, &client->node);
     }
     return client;
 }
 
-void
+uint64_t
 agent_clients_note(agent_clients *clients, const tutti_rpc_call *call)
 {
     agent_client *client = wake_client(clients, call);
 
-    if (client != NULL && client->ops == 0) {
+    if (client == NULL) {
+        return 0;
+    }
+    client->lost = false;
+    if (client->ops == 0) {
         rest_client(clients, client);
+    }
+    return client->number;
+}
+
+void
+agent_clients_lose(agent_clients *clients, uint64_t number)
+{
+    tutti_map_node *node;
+
+    for (node = tutti_map_first(&clients->by_key); node != NULL; node = tutti_map_next(node)) {
+        agent_client *client = tutti_container_of(node, agent_client, node);
+
+        client->lost = client->lost || client->number == number;
     }
 }
 
@@ -169,4 +190,16 @@ uint64_t
 agent_client_came_ns(const agent_client *client)
 {
     return client->came_ns;
+}
+
+uint64_t
+agent_client_number(const agent_client *client)
+{
+    return client->number;
+}
+
+bool
+agent_client_is_lost(const agent_client *client)
+{
+    return client->lost;
 }

@@ -11,6 +11,7 @@
 #ifndef TUTTI_SERVER_AGENT_STATE_CLIENTS_H
 #define TUTTI_SERVER_AGENT_STATE_CLIENTS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/data/list.h"
@@ -25,6 +26,7 @@ typedef struct agent_clients {
     tutti_list_node idle; /* those without an op in flight; who called last is the last */
     uint32_t idle_count;
     uint64_t ops_max; /* of one client */
+    uint64_t last;    /* the number of the client that came last */
 } agent_clients;
 
 typedef struct agent_client agent_client;
@@ -34,8 +36,12 @@ void agent_clients_init(agent_clients *clients, uint64_t ops_max);
 /* When no client has an op in flight. */
 void agent_clients_fini(agent_clients *clients);
 
-/* A client shows itself by a call that is no op: it is there from now on. */
-void agent_clients_note(agent_clients *clients, const tutti_rpc_call *call);
+/* A client shows itself by a call that is no op: it is there from now on. Returns its number; 0: no
+ * memory. */
+uint64_t agent_clients_note(agent_clients *clients, const tutti_rpc_call *call);
+
+/* Its program has ended: ops of it that come late are not the word of somebody who lives. */
+void agent_clients_lose(agent_clients *clients, uint64_t number);
 
 /*
  * One more op of the client that made the call.
@@ -52,5 +58,10 @@ void agent_client_leave(agent_clients *clients, agent_client *client);
 
 /* When it made its first call, on tutti_clock_ns(). One that was forgotten has come anew. */
 uint64_t agent_client_came_ns(const agent_client *client);
+
+/* Never 0, and never that of another one. */
+uint64_t agent_client_number(const agent_client *client);
+
+bool agent_client_is_lost(const agent_client *client);
 
 #endif

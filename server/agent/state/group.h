@@ -11,6 +11,8 @@
 #include "server/agent/agent.h"
 #include "server/agent/state/types.h"
 
+#define AGENT_PROGRAM_SIZE 64 /* a client's program in words, as the client gives it */
+
 /*
  * A group as this agent knows it. Control loop. op/group.c has its states.
  *
@@ -52,7 +54,10 @@ struct agent_group {
     bool abort_heard; /* while the coordinator was asked: its answer may be older */
     bool broken;      /* a member is gone, as far as we know; its return is news soon */
     tutti_timer backoff; /* until the first op in line is let go */
-    uint64_t timeout_ns; /* of its ops that have no time limit; 0 = --op-timeout */
+    uint64_t caller;     /* number of the client that called the last collective; 0 = none */
+    bool orphan;         /* that client's program has ended, and nobody has called since */
+    char gone[AGENT_PROGRAM_SIZE]; /* the program that has ended last */
+    uint64_t timeout_ns;           /* of its ops that have no time limit; 0 = --op-timeout */
     uint64_t next_epoch; /* of an elastic world: changes to that when its ops have ended, ... */
     uint64_t change_ns;  /* ... or at this time; 0 = does not change */
     struct agent_pass

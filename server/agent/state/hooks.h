@@ -15,6 +15,8 @@
 struct agent_hooks {
     /* member: may a caller's op begin? */
     tutti_code (*check_begin)(const tutti_agent *agent, tutti_error *err);
+    /* member: the coordinator should know now where the groups stand */
+    void (*tell_progress)(tutti_agent *agent);
 
     /* op, for groups: its turn has come; it never becomes an op */
     void (*launch)(agent_op *op);

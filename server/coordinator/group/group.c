@@ -49,6 +49,7 @@ coord_group_new(coord_job *job, const char *name, uint32_t count)
         tutti_list_init(&group->event.deleted);
         tutti_list_init(&group->mates);
         tutti_list_init(&group->holders);
+        tutti_list_init(&group->orphans);
         tutti_map_init(&group->channels);
         (void)snprintf(group->name, sizeof(group->name), "%s", name);
         group->node.key = tutti_bytes_of(group->name);
@@ -66,11 +67,22 @@ drop_holders(coord_group *group)
     }
 }
 
+static void
+drop_orphans(coord_group *group)
+{
+    tutti_list_node *link;
+
+    while ((link = tutti_list_pop(&group->orphans)) != NULL) {
+        free(tutti_container_of(link, coord_orphan, link));
+    }
+}
+
 void
 coord_group_destroy(coord_group *group)
 {
     coord_group_forget_abort(group);
     drop_holders(group);
+    drop_orphans(group);
     free(group->ranks);
     free(group->order);
     free(group);

@@ -16,22 +16,31 @@ typedef struct coord_holder {
     uint64_t lease;
 } coord_holder;
 
+/* A member whose program has ended, and nobody has called its ops since: shrink.c. */
+typedef struct coord_orphan {
+    tutti_list_node link;
+    uint32_t rank;
+    uint64_t incarnation;
+} coord_orphan;
+
 struct coord_group {
     tutti_map_node node; /* in the job's groups, or in the mesh's rows */
     coord_job *job;
     uint64_t id;
     char name[TUTTI_NAME_MAX + 1];
     uint32_t count;
-    uint32_t *ranks;               /* NULL = world: 0 .. count-1, when it is not elastic */
-    uint32_t *order;               /* positions in the order of their ranks; NULL = world */
-    uint64_t epoch;                /* the newest at which a member joined, ... */
-    uint64_t seen_epoch;           /* ... looked for when this was the job's last_joined_epoch */
-    tutti_map channels;            /* (key) of its exchange rounds */
-    tutti_list_node talking;       /* in the job's list when it has channels */
-    coord_event event;             /* of its deletion */
-    coord_event abort_event;       /* of its abort */
-    uint64_t made_epoch;           /* of the job, of an ephemeral group; 0 = it is not */
-    tutti_list_node holders;       /* leases that keep it (hold.h); none = it was made without */
+    uint32_t *ranks;         /* NULL = world: 0 .. count-1, when it is not elastic */
+    uint32_t *order;         /* positions in the order of their ranks; NULL = world */
+    uint64_t epoch;          /* the newest at which a member joined, ... */
+    uint64_t seen_epoch;     /* ... looked for when this was the job's last_joined_epoch */
+    tutti_map channels;      /* (key) of its exchange rounds */
+    tutti_list_node talking; /* in the job's list when it has channels */
+    coord_event event;       /* of its deletion */
+    coord_event abort_event; /* of its abort */
+    uint64_t made_epoch;     /* of the job, of an ephemeral group; 0 = it is not */
+    tutti_list_node holders; /* leases that keep it (hold.h); none = it was made without */
+    tutti_list_node orphans; /* one of a rank, perhaps of an agent that is gone */
+    uint32_t orphan_count;
     struct coord_shrink *shrink;   /* [owned] a round, or its result; NULL = none */
     tutti_coordinator_abort abort; /* text [owned]; NULL = it was not aborted */
     coord_mesh *mesh;              /* the mesh whose row it is; NULL = none */

@@ -61,18 +61,44 @@ is_there(const coord_group *group, uint32_t position)
     return agent != NULL && agent->state == TUTTI_COORDINATOR_ALIVE;
 }
 
-/* Has everybody called who is alive? Looked at in full only when the numbers permit it. */
+static coord_orphan *
+find_orphan(const coord_group *group, uint32_t rank)
+{
+    tutti_list_node *link;
+
+    for (link = group->orphans.next; link != &group->orphans; link = link->next) {
+        coord_orphan *one = tutti_container_of(link, coord_orphan, link);
+
+        if (one->rank == rank) {
+            return one;
+        }
+    }
+    return NULL;
+}
+
+/* An agent that came later has programs of its own. */
+static bool
+is_orphan(const coord_group *group, uint32_t position)
+{
+    const uint32_t rank = coord_group_rank(group, position);
+    const coord_orphan *found = find_orphan(group, rank);
+    const coord_agent *agent = group->job->seats[rank];
+
+    return found != NULL && agent != NULL && agent->incarnation == found->incarnation;
+}
+
+/* Has everybody called who can? Looked at in full only when the numbers permit it. */
 static bool
 is_complete(const coord_shrink *self)
 {
     const coord_group *group = self->group;
     uint32_t i;
 
-    if (self->arrived + group->job->lost_count < group->count) {
+    if (self->arrived + group->job->lost_count + group->orphan_count < group->count) {
         return false;
     }
     for (i = 0; i < group->count; i++) {
-        if (!self->came[i] && is_there(group, i)) {
+        if (!self->came[i] && is_there(group, i) && !is_orphan(group, i)) {
             return false;
         }
     }
@@ -120,7 +146,9 @@ word_left_out(coord_shrink *self)
             continue;
         }
         tutti_text_add(&text, "%srank %" PRIu32, shown++ == 0 ? "" : "; ", rank);
-        if (is_there(group, i)) {
+        if (is_there(group, i) && is_orphan(group, i)) {
+            tutti_text_add(&text, " has no program any more");
+        } else if (is_there(group, i)) {
             tutti_text_add(&text, " did not call within %" PRIu64 " ms", waited_ms);
         } else {
             tutti_text_add(&text, " is lost: %.100s", agent == NULL ? "" : agent->reason);
@@ -505,6 +533,61 @@ coord_shrinks_lose(const coord_agent *agent)
         } else if (is_complete(self)) {
             end_round(self);
         }
+    }
+}
+
+static void
+set_orphan(coord_group *group, const coord_agent *agent)
+{
+    coord_orphan *one = find_orphan(group, agent->rank);
+
+    if (one == NULL) {
+        one = calloc(1, sizeof(*one));
+        if (one == NULL) {
+            return; /* a shrink waits for it until its time is over */
+        }
+        one->rank = agent->rank;
+        tutti_list_init(&one->link);
+        tutti_list_add(&group->orphans, &one->link);
+        group->orphan_count++;
+    }
+    one->incarnation = agent->incarnation;
+}
+
+static void
+unset_orphan(coord_group *group, const coord_agent *agent)
+{
+    coord_orphan *one = find_orphan(group, agent->rank);
+
+    if (one != NULL) {
+        tutti_list_remove(&one->link);
+        group->orphan_count--;
+        free(one);
+    }
+}
+
+void
+coord_session_tell_orphan(const tutti_coordinator_session *session, const char *group, uint64_t id,
+                          bool orphan)
+{
+    const coord_agent *agent = session->agent;
+    coord_group *found =
+        agent == NULL
+            ? NULL
+            : coord_group_from(tutti_map_find(&agent->job->groups, tutti_bytes_of(group)));
+    uint32_t position;
+
+    if (found == NULL || found->id != id || (!orphan && found->orphan_count == 0) ||
+        !coord_group_position(found, agent->rank, &position)) {
+        return;
+    }
+    if (!orphan) {
+        unset_orphan(found, agent);
+        return;
+    }
+    set_orphan(found, agent);
+    if (found->shrink != NULL && !found->shrink->done && is_complete(found->shrink)) {
+        end_round(found->shrink);
     }
 }
 

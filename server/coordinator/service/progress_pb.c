@@ -5,6 +5,7 @@
 
 #include "base/error/fail.h"
 #include "server/coordinator/core/core.h"
+#include "server/coordinator/group/shrink.h"
 #include "server/coordinator/member/members.h"
 #include "server/coordinator/service/coordinator_pb.h"
 #include "server/coordinator/service/member_pb.h"
@@ -44,6 +45,7 @@ take_group(tutti_coordinator_session *session, const Tutti__V1__GroupProgress *w
     }
     told.pending_count = i;
     tutti_coordinator_session_report(session, &told);
+    coord_session_tell_orphan(session, wire->group, wire->id, wire->gone_program[0] != '\0');
 }
 
 /* `answers` is the number of the question that this heartbeat answers; 0 = it came by itself. */
