@@ -244,6 +244,10 @@ void tutti_coll_hurry(bool hurry);
  */
 uint64_t tutti_coll_refuse(tutti_coll_group *group, uint64_t expect, const tutti_error *why);
 
+/* Ask for the addresses of members that are not known yet, which the first ops would do: whoever knows them may be
+ * gone by then. */
+void tutti_coll_group_meet(tutti_coll_group *group);
+
 /*
  * The program that called this rank's ops has ended between two of them: each op in which a program
  * of another member that was there already waits for this rank is refused with `why`, now and later,

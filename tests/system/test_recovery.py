@@ -224,6 +224,16 @@ class Recovery(unittest.TestCase):
             self.assertNotIsInstance(result, support.Failure, result)
             self.assertEqual(list(result), [2, 2])
 
+    def test_world_needs_no_coordinator_for_its_first_op(self):
+        cluster = self.cluster_of(3, "--log", "info,agent=debug")
+        for agent in cluster.agents:
+            agent.program.wait_for_log("knows the addresses of 2 ranks more")
+        cluster.kill_coordinator()
+        results = cluster.all(lambda agent: all_reduce(agent, np.ones(2, np.int32), timeout=LONG_S))
+        for result in results:
+            self.assertNotIsInstance(result, support.Failure, result)
+            self.assertEqual(list(result), [3, 3])
+
     def test_a_first_call_on_a_group_ends_in_time_without_a_coordinator(self):
         cluster = self.cluster_of(2)
         cluster.group("pair", [1, 0])

@@ -240,6 +240,44 @@ tutti_coll_group_open(tutti_coll_engine *engine, uint64_t id, const char *name, 
     return TUTTI_OK;
 }
 
+/* ------------------------------------------------------------------------------ meeting */
+
+typedef struct meeting {
+    tutti_coll_item item;
+    tutti_coll_group *group;
+} meeting;
+
+static void
+run_meet(tutti_coll_engine *engine, tutti_coll_item *item)
+{
+    meeting *self = tutti_container_of(item, meeting, item);
+    tutti_coll_group *group = self->group;
+    uint32_t i;
+
+    for (i = 0; i < group->size && !group->closed; i++) {
+        coll_peer *peer = i == group->rank ? NULL : tutti_coll_peer_of(engine, group->ranks[i]);
+
+        if (peer != NULL && peer->address == NULL && !peer->lost) {
+            tutti_coll_peer_ask(peer);
+        }
+    }
+    tutti_coll_group_unref(group);
+    free(self);
+}
+
+/* The caller holds the group open, so the reference need not be taken under the lock. */
+void
+tutti_coll_group_meet(tutti_coll_group *group)
+{
+    meeting *self = calloc(1, sizeof(*self));
+
+    if (self != NULL) {
+        *self = (meeting){.item.run = run_meet, .group = group};
+        atomic_fetch_add(&group->refs, 1);
+        tutti_coll_engine_push(group->engine, &self->item);
+    }
+}
+
 /* ------------------------------------------------------------------------------ renewing, closing
  */
 

@@ -386,6 +386,7 @@ on_lookup(void *arg, tutti_rpc_message *response, const tutti_error *err)
     for (i = 0; i < found->n_ranks; i++) {
         learn_rank(agent, found->ranks[i]);
     }
+    TUTTI_LOG("agent", DEBUG, "knows the addresses of %zu ranks more", found->n_ranks);
     if (self->epoch != 0) {
         agent_world_changed(agent, self->epoch, "has come");
     }

@@ -421,6 +421,15 @@ agent_beat_now(tutti_agent *agent)
     }
 }
 
+/* What its ops need of the coordinator is asked for now, when it is there: it may be gone at the first op. */
+static void
+open_world(tutti_agent *agent)
+{
+    if (agent->world_size > 1 && agent->world_size <= AGENT_MEET_MAX) {
+        agent_group_want(agent, "world");
+    }
+}
+
 /*
  * Every message ends the silence. The first one that accepts the session resets the waits. After a
  * break, groups are asked for again: news of a deleted group may have been lost with the old
@@ -439,6 +448,7 @@ on_session_message(void *arg, tutti_rpc_message *message)
         self->wait_ns = RETRY_MIN_NS;
         self->said_ns = 0;
         agent_say_serving(self->agent);
+        open_world(self->agent);
         if (self->broke) {
             TUTTI_LOG("agent", INFO, "in touch with the coordinator again");
             agent_groups_check(self->agent);

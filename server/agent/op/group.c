@@ -477,6 +477,9 @@ agent_group_known(agent_group *group, const agent_group_found *found)
     agent_group_limit(group);
     group->passed_ns = 0;
     group->orphan = false;
+    if (found->count <= AGENT_MEET_MAX && strcmp(group->name, "world") == 0) {
+        tutti_coll_group_meet(group->coll);
+    }
     TUTTI_LOG("agent", INFO, "group %s opened with %" PRIu32 " ranks", group->name, found->count);
     if (group->abort_heard && found->abort.text == NULL) {
         agent_wire_get_group(group); /* the answer may have been on its way before the abort */

@@ -22,6 +22,10 @@ agent_group *agent_group_find(tutti_agent *agent, const char *name);
  * The op is last in line (state QUEUED) and goes as soon as it may. It may have ended, and been
  * freed, when this returns.
  */
+/* Of so many ranks "world" is asked for, with the addresses of its members, before an op needs them. In a larger job
+ * an op needs few of them, and all together were a square. */
+#define AGENT_MEET_MAX 256
+
 /* Make it known, though no op is on it yet. */
 void agent_group_want(tutti_agent *agent, const char *name);
 void agent_group_add(agent_group *group, agent_op *op);
