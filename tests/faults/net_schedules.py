@@ -67,8 +67,8 @@ class NetSchedule(Schedule):
         """An op that needs both sides succeeds on neither."""
         if self.fault != "split" or self.op.rooted or (self.phase == "wait" and rank == self.victim):
             return False  # where only two are apart some may have all they need; their results are looked at
-        if self.op.name == "barrier" and self.phase == "during" and rank == self.victim:
-            return False  # all the others had come, and had told it so
+        if self.op.name == "barrier" and self.phase == "during" and rank in self.cut:
+            return False  # all the others had come, and had told the victim so, which may tell its side
         return self.phase in ("before", "during", "after", "wait", "group")
 
     def reasons(self):
