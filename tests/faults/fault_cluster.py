@@ -194,15 +194,17 @@ class FaultCluster(Cluster):
         for agent in self.agents:
             if agent.program.process.poll() is None:
                 agent.program.send(signal.SIGCONT)
-        codes = []
+        codes, log = [], ""
         for agent in self.agents:
             codes.append(agent.program.stop())
+            log = agent.program.log() if codes[-1] else log
             agent.close()
         codes.append(self.coordinator.stop())
+        log = self.coordinator.log() if codes[-1] else log
         self.coordinator_channel.close()
         self.folder.cleanup()
         if any(codes):
-            raise Broken("exit codes %s" % codes)
+            raise Broken("exit codes %s: %s" % (codes, log[-500:]))
 
 
 def coordinator_member(agent):

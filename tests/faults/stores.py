@@ -108,8 +108,7 @@ class EtcdCluster(FaultCluster):
     def run_coordinator(self, listen):
         if self.etcd is None:
             self.etcd = Etcd(self.folder.name)
-        options = ("--store", "etcd:%s/faults" % self.etcd.endpoints(), "--leader-lease", "2s")
-        return support.Program("tutti-coordinator", *options, listen=listen)
+        return support.Program("tutti-coordinator", "--store", "etcd:%s/faults" % self.etcd.endpoints(), listen=listen)
 
     def kill(self):
         super().kill()
