@@ -792,8 +792,6 @@ tutti_coll_arrive(void *arg, const void *header, size_t header_size, const void 
     }
     if (it.packet.kind == TUTTI_PACKET_ABORT) {
         it.packet.came_ns = tutti_clock_ns();
-    } else if (it.packet.kind == TUTTI_PACKET_AGREE) {
-        it.packet.came_ns = engine->now_ns;
     }
     route_packet(engine, &it);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/os/clock.h"
 #include "base/os/log.h"
 #include "coll/packet/packet.h"
 #include "coll/state/engine.h"
@@ -127,6 +128,9 @@ tutti_coll_unexpected_add(tutti_coll_engine *engine, tutti_list_node *where,
         return;
     }
     stored->packet = *packet;
+    if (packet->kind == TUTTI_PACKET_AGREE && packet->came_ns == 0) {
+        stored->packet.came_ns = tutti_clock_ns();
+    }
     stored->rndv = rndv;
     stored->size = size;
     stored->spec = spec == NULL ? (tutti_spec){0} : *spec;

@@ -45,7 +45,7 @@ typedef struct tutti_packet {
     uint64_t epoch; /* of the group */
     uint64_t sequence;
     uint64_t extra;
-    uint64_t came_ns; /* of an ABORT or AGREE, on tutti_clock_ns(): not on the wire */
+    uint64_t came_ns; /* of an ABORT, or a parked AGREE, on tutti_clock_ns(): not on the wire */
 } tutti_packet;
 
 void tutti_packet_write(const tutti_packet *packet, unsigned char ret_bytes[TUTTI_PACKET_BYTES]);
