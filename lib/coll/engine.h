@@ -36,6 +36,12 @@ typedef struct tutti_coll_engine_options {
      * tutti_coll_set_peer. Engine's thread.
      */
     void (*on_need_peers)(void *arg, const uint32_t *ranks, size_t count);
+    /*
+     * For how long this process has not run lately, as far as the others may have given it up for
+     * that; 0 = it has. Then it is to blame for connections that break. NULL = nobody knows. Engine's
+     * thread.
+     */
+    uint64_t (*stood_still_ns)(void *arg);
     void *arg;
 } tutti_coll_engine_options;
 

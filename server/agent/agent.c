@@ -168,6 +168,12 @@ on_need_peers(void *arg, const uint32_t *ranks, size_t count)
     tutti_rpc_loop_post(agent->control, &self->task);
 }
 
+static uint64_t
+on_stood_still(void *arg)
+{
+    return agent_stood_still_ns(arg);
+}
+
 /*
  * Transports are stacked: what carries packets between hosts lies at the bottom, faults of tests on
  * it, then authentication, and shared memory on top, which passes on what is not for this host.
@@ -180,6 +186,7 @@ open_engine(tutti_agent *agent, tutti_error *err)
     tutti_coll_engine_options options = {.backend = &tutti_coll_host,
                                          .self_backend = &tutti_coll_self,
                                          .on_need_peers = on_need_peers,
+                                         .stood_still_ns = on_stood_still,
                                          .arg = agent};
     tutti_transport_shm_options shm = {.off = agent->options->no_shm, .host_id = agent->host_id};
 

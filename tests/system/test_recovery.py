@@ -212,6 +212,27 @@ class Recovery(unittest.TestCase):
         finally:
             cluster.coordinator.send(signal.SIGCONT)
 
+    def test_a_process_that_stood_still_blames_itself(self):
+        """The others have given it up meanwhile, and its connections to them break as it goes on."""
+        cluster = self.cluster_of(3, coordinator_options=QUICK)
+        for agent in cluster.all(lambda agent: all_reduce(agent, np.ones(2, np.int32))):
+            self.assertNotIsInstance(agent, support.Failure, agent)
+        stopped = cluster.agents[1]
+        calls = [
+            agent.ops.Barrier.future(collectives.BarrierRequest(), timeout=LONG_S)
+            for agent in cluster.agents[1:]
+        ]
+        until = time.monotonic() + LONG_S
+        while any(agent.stats().op_running_count == 0 for agent in cluster.agents[1:]):
+            self.assertLess(time.monotonic(), until)
+        stopped.program.send(signal.SIGSTOP)
+        cluster.wait_for_job(lambda job: job.lost_count == 1)
+        failure = support.Failure(calls[1].exception(LONG_S))
+        self.assertEqual(failure.metadata.get("rank"), "1", failure)
+        stopped.program.send(signal.SIGCONT)
+        failure = support.Failure(calls[0].exception(LONG_S))
+        self.assertEqual(failure.metadata.get("rank"), "1", failure)
+
     def test_a_first_call_on_a_group_waits_for_the_coordinator(self):
         cluster = self.cluster_of(2)
         cluster.group("pair", [1, 0])

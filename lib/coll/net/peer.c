@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/error/fail.h"
+#include "base/os/clock.h"
 #include "base/os/log.h"
 #include "coll/net/io.h"
 #include "coll/net/unexpected.h"
@@ -198,15 +199,34 @@ find_needing(const coll_peer *peer)
 }
 
 static void
-fail_needing(coll_peer *peer, const char *reason)
+fail_needing_for(coll_peer *peer, uint32_t culprit, const char *reason)
 {
     tutti_coll_op *op;
     tutti_error err;
 
     while ((op = find_needing(peer)) != NULL) {
-        tutti_coll_lost_words(op, peer->rank, reason, &err);
+        tutti_coll_lost_words(op, culprit, reason, &err);
         tutti_coll_op_fail(op, &err, true);
     }
+}
+
+static void
+fail_needing(coll_peer *peer, const char *reason)
+{
+    fail_needing_for(peer, peer->rank, reason);
+}
+
+/* It is the others who have broken the connection: they have given up this process, which did not run. */
+static bool
+word_own_fault(const tutti_coll_engine *engine, char *ret_reason, size_t size)
+{
+    const uint64_t still_ns = engine->options.stood_still_ns == NULL
+                                  ? 0
+                                  : engine->options.stood_still_ns(engine->options.arg);
+
+    (void)snprintf(ret_reason, size, "it stood still for %.3g s, and the others have given it up",
+                   (double)still_ns / TUTTI_NS_PER_S);
+    return still_ns > 0;
 }
 
 /* The conn is taken down before ops fail: their aborts to this peer then go by a new connection, or
@@ -216,12 +236,17 @@ tutti_coll_peer_broke(void *engine, void *owner, const char *why)
 {
     coll_peer *peer = owner;
     char reason[192];
+    char own[128];
 
     (void)engine;
     (void)snprintf(reason, sizeof(reason), "the connection to it broke (%s)", why);
     TUTTI_LOG("coll", DEBUG, "rank %u: %s", peer->rank, reason);
     tutti_coll_peer_drop_conn(peer);
-    fail_needing(peer, reason);
+    if (word_own_fault(peer->engine, own, sizeof(own))) {
+        fail_needing_for(peer, peer->engine->rank, own);
+    } else {
+        fail_needing(peer, reason);
+    }
 }
 
 void

@@ -2,6 +2,7 @@
 #ifndef TUTTI_SERVER_AGENT_MEMBER_MEMBER_PRIVATE_H
 #define TUTTI_SERVER_AGENT_MEMBER_MEMBER_PRIVATE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -37,7 +38,12 @@ struct agent_member {
     tutti_timer partition; /* partition.c */
     uint64_t partition_timeout_ns;
     uint64_t partition_ns; /* of the coordinator, so far; while this process ran */
-    uint64_t ticked_ns;
+    atomic_uint_fast64_t ticked_ns;
+    /* Any thread, as ticked_ns: a process that did not run for so long may have been given up, 0 = nobody
+     * minds; how long it was the last time, and when that ended. */
+    atomic_uint_fast64_t patience_ns;
+    atomic_uint_fast64_t still_ns;
+    atomic_uint_fast64_t woke_ns;
     bool away;           /* nobody is where the coordinator was: it is started again, we go on */
     bool isolated;       /* ops are refused for the silence */
     uint64_t session_ns; /* when the session was begun, or asked for */

@@ -113,6 +113,10 @@ on_tick(tutti_timer *timer)
     const uint64_t now = tutti_clock_ns();
     const uint64_t passed = now - self->ticked_ns;
 
+    if (passed >= self->patience_ns) {
+        self->still_ns = passed;
+        self->woke_ns = now;
+    }
     self->ticked_ns = now;
     self->partition_ns += self->away ? 0 : passed < 2 * tick ? passed : tick;
     leave_silent(self, now);
@@ -135,13 +139,35 @@ agent_partition_watch(struct agent_member *self, uint64_t timeout_ns)
     agent_partition_end(self);
     tutti_rpc_loop_timer_stop(self->agent->control, &self->partition);
     if (timeout_ns == 0) {
+        self->patience_ns = 0;
         return; /* a coordinator that does not answer heartbeats */
     }
     self->partition_timeout_ns = wanted != 0 ? wanted : timeout_ns;
     self->ticked_ns = tutti_clock_ns();
+    self->patience_ns = timeout_ns / 4 * 3; /* a heartbeat that was due has not left either */
     self->partition.on_expiry = on_tick;
     tutti_rpc_loop_timer_start(self->agent->control, &self->partition,
                                self->ticked_ns + tick_of(self));
+}
+
+#define BLAMED_FOR_NS (5 * TUTTI_NS_PER_S) /* for what the others had done meanwhile */
+
+/* The engine may wake before the control loop, or later. */
+uint64_t
+agent_stood_still_ns(const tutti_agent *agent)
+{
+    struct agent_member *self = agent->member;
+    const uint64_t now = tutti_clock_ns();
+    const uint64_t patience = self == NULL ? 0 : self->patience_ns;
+    const uint64_t ticked = self == NULL ? 0 : self->ticked_ns;
+
+    if (patience == 0) {
+        return 0;
+    }
+    if (now >= ticked + patience) {
+        return now - ticked;
+    }
+    return now < self->woke_ns + BLAMED_FOR_NS ? self->still_ns : 0;
 }
 
 void
