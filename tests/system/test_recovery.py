@@ -214,7 +214,11 @@ class Recovery(unittest.TestCase):
 
     def test_a_process_that_stood_still_blames_itself(self):
         """The others have given it up meanwhile, and its connections to them break as it goes on."""
-        cluster = self.cluster_of(3, coordinator_options=QUICK)
+        for options in ((), ("--no-shm",)):
+            with self.subTest(options=options):
+                self.check_a_process_that_stood_still(self.cluster_of(3, *options, coordinator_options=QUICK))
+
+    def check_a_process_that_stood_still(self, cluster):
         for agent in cluster.all(lambda agent: all_reduce(agent, np.ones(2, np.int32))):
             self.assertNotIsInstance(agent, support.Failure, agent)
         stopped = cluster.agents[1]
@@ -232,6 +236,9 @@ class Recovery(unittest.TestCase):
         stopped.program.send(signal.SIGCONT)
         failure = support.Failure(calls[0].exception(LONG_S))
         self.assertEqual(failure.metadata.get("rank"), "1", failure)
+        cluster.agents.remove(stopped)  # it ends by itself: the coordinator has declared it lost
+        stopped.close()
+        stopped.program.kill()
 
     def test_a_first_call_on_a_group_waits_for_the_coordinator(self):
         cluster = self.cluster_of(2)
