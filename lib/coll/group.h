@@ -175,12 +175,19 @@ bool tutti_coll_group_has_ends(const tutti_coll_group *group);
 /*
  * Pass over ops that other ranks' callers had called, and that had ended, before this caller came:
  * the next post gets the number behind them. Those whose time was over or whose caller went away;
- * others (refusals) if they are older than what a program takes to start. Behind the first op
- * that this rank has to hear of nothing is passed over. Not while ops are posted.
+ * others (refusals) if their caller had gone, too (tutti_coll_group_over), or if they are older than
+ * what a program takes to start. Behind the first op that this rank has to hear of nothing is passed
+ * over. Not while ops are posted.
  *
  * False: the engine stops, and on_passed does not run.
  */
 bool tutti_coll_group_pass(tutti_coll_group *group, tutti_coll_pass *pass);
+
+/*
+ * The caller of this rank's ops so far has gone: the other ranks' callers that come from now on pass
+ * over those of its ops that failed. Nothing for an engine that stops.
+ */
+void tutti_coll_group_over(tutti_coll_group *group);
 
 /*
  * Forget the group when the ops that run in it have ended. Those that not every rank has called

@@ -27,11 +27,23 @@ with tutti.connect(sys.argv[1]) as agent:
 """
 
 
+REFUSED = """
+import sys
+import numpy as np
+import tutti
+
+with tutti.connect(sys.argv[1]) as agent:
+    print("calls", flush=True)
+    mine = agent.put(np.ones(1))  # while this program lives
+    agent.broadcast(np.ones(1000), root=99)
+"""
+
+
 class Runs(case.AgentCase):
-    def start(self, ranks, timeout=case.LONG_S):
+    def start(self, ranks, timeout=case.LONG_S, program=PROGRAM):
         return [
             subprocess.Popen(
-                [sys.executable, "-c", PROGRAM, case.ADDRESSES[rank], str(timeout)],
+                [sys.executable, "-c", program, case.ADDRESSES[rank], str(timeout)],
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             )
             for rank in ranks
@@ -74,6 +86,16 @@ class Runs(case.AgentCase):
     def test_nor_one_whose_time_was_over(self):
         self.fail(self.start([1, 2], timeout=0.3))
         self.succeed()
+
+    def test_nor_one_that_was_refused_a_moment_ago(self):
+        for rank in (0, 2):
+            kept = self.agents[rank].stats().tensor_count
+            self.fail(self.start([rank], program=REFUSED))
+            until = time.monotonic() + case.LONG_S
+            while self.agents[rank].stats().tensor_count != kept:  # its agent has noticed that it is gone
+                self.assertLess(time.monotonic(), until)
+            self.hear()
+            self.succeed()
 
 
 if __name__ == "__main__":

@@ -34,18 +34,21 @@
 typedef struct pending {
     tutti_map_node node;
     unsigned char key[8];
+    uint32_t from;
     uint64_t came_ns;
+    uint64_t over_ns; /* when we heard that the caller over there has gone; 0 = we have not */
     tutti_error err;
 } pending;
 
-/* Send the end of an op to all other members. */
-void
-tutti_coll_tell(tutti_coll_group *group, uint64_t epoch, uint64_t sequence, const tutti_error *err)
+/* A note about op `sequence` to all other members. `err`: NULL = none goes with it. */
+static void
+tell_members(tutti_coll_group *group, tutti_packet_kind kind, uint64_t epoch, uint64_t sequence,
+             const tutti_error *err)
 {
     tutti_coll_engine *engine = group->engine;
     unsigned char bytes[TUTTI_PACKET_ERROR_BYTES];
-    const size_t size = tutti_packet_write_error(err, bytes);
-    const tutti_packet packet = {.kind = TUTTI_PACKET_ABORT,
+    const size_t size = err == NULL ? 0 : tutti_packet_write_error(err, bytes);
+    const tutti_packet packet = {.kind = kind,
                                  .from = engine->rank,
                                  .job_id = engine->job_id,
                                  .incarnation = engine->incarnation,
@@ -59,6 +62,13 @@ tutti_coll_tell(tutti_coll_group *group, uint64_t epoch, uint64_t sequence, cons
             tutti_coll_note(engine, group->ranks[i], &packet, bytes, size);
         }
     }
+}
+
+/* Send the end of an op to all other members. */
+void
+tutti_coll_tell(tutti_coll_group *group, uint64_t epoch, uint64_t sequence, const tutti_error *err)
+{
+    tell_members(group, TUTTI_PACKET_ABORT, epoch, sequence, err);
 }
 
 void
@@ -78,8 +88,7 @@ remove_pending_abort(tutti_coll_group *group, pending *one)
 /* Bounded: a member that aborts numbers without end must not fill our memory. An abort that is
  * dropped here costs the op's deadline, no more. */
 static void
-add_pending_abort(tutti_coll_group *group, uint64_t sequence, uint64_t came_ns,
-                  const tutti_error *err)
+add_pending_abort(tutti_coll_group *group, const tutti_packet *packet, const tutti_error *err)
 {
     pending *one =
         group->pending_aborts.count < PENDING_ABORTS_MAX ? calloc(1, sizeof(*one)) : NULL;
@@ -87,12 +96,13 @@ add_pending_abort(tutti_coll_group *group, uint64_t sequence, uint64_t came_ns,
     if (one == NULL) {
         TUTTI_LOG_OFTEN("coll", ERROR,
                         "group %s: no room to note that op %" PRIu64 " has failed: %s", group->name,
-                        sequence, err->text);
+                        packet->sequence, err->text);
         return;
     }
     one->err = *err;
-    one->came_ns = came_ns;
-    one->node.key = tutti_map_key_u64(one->key, sequence);
+    one->from = packet->from;
+    one->came_ns = packet->came_ns;
+    one->node.key = tutti_map_key_u64(one->key, packet->sequence);
     if (tutti_map_add(&group->pending_aborts, &one->node) != NULL) {
         free(one); /* the first word counts */
     }
@@ -245,7 +255,7 @@ tutti_coll_recv_abort(tutti_coll_group *group, const tutti_packet *packet, const
     if (node != NULL) {
         tutti_coll_op_fail(tutti_container_of(node, tutti_coll_op, by_sequence), &mine, false);
     } else if (packet->sequence > group->begun && !skip_op(group, packet->sequence, err)) {
-        add_pending_abort(group, packet->sequence, packet->came_ns, &mine);
+        add_pending_abort(group, packet, &mine);
     } else if (packet->sequence <= group->begun && may_part(err)) {
         part_group(group, packet->sequence, &mine);
         if (packet->sequence == group->resynced_by) {
@@ -303,14 +313,33 @@ tutti_coll_group_resync(tutti_coll_group *group)
  * May a caller that came behind this end go on behind the op? If the other rank's clock or caller
  * has ended it: yes, as in a resync. Of a refusal nobody else hears, so the caller over there may
  * go on with its next op while this rank's program still starts, and this end is then for that
- * program; after some seconds it is of another run.
+ * program. It is of another run if the caller over there had gone before this one came; and, as not
+ * every caller's end is noticed, after some seconds.
  */
 #define PROGRAM_START_NS (10 * TUTTI_NS_PER_S)
 
 static bool
 is_of_another_run(const pending *one, uint64_t caller_ns)
 {
-    return one->came_ns + (may_part(&one->err) ? 0 : PROGRAM_START_NS) < caller_ns;
+    return (one->over_ns != 0 && one->over_ns < caller_ns) ||
+           one->came_ns + (may_part(&one->err) ? 0 : PROGRAM_START_NS) < caller_ns;
+}
+
+/* The first word counts: who was there between two callers of that rank belongs to the first. */
+void
+tutti_coll_recv_over(tutti_coll_group *group, const tutti_packet *packet)
+{
+    tutti_map_node *node;
+
+    for (node = tutti_map_first(&group->pending_aborts); node != NULL;
+         node = tutti_map_next(node)) {
+        pending *one = tutti_container_of(node, pending, node);
+
+        if (one->from == packet->from && one->over_ns == 0 &&
+            one->err.sequence <= packet->sequence) {
+            one->over_ns = packet->came_ns;
+        }
+    }
 }
 
 static void
@@ -364,6 +393,51 @@ tutti_coll_group_pass(tutti_coll_group *group, tutti_coll_pass *pass)
         tutti_coll_engine_push(engine, &pass->item);
     }
     return !stopping;
+}
+
+typedef struct over {
+    tutti_coll_item item;
+    tutti_coll_group *group;
+    uint64_t epoch;
+} over;
+
+static void
+run_over(tutti_coll_engine *engine, tutti_coll_item *item)
+{
+    over *self = tutti_container_of(item, over, item);
+    tutti_coll_group *group = self->group;
+
+    (void)engine;
+    if (!group->closed && self->epoch == group->live_epoch) {
+        tell_members(group, TUTTI_PACKET_OVER, self->epoch, group->begun, NULL);
+    }
+    tutti_coll_group_unref(group);
+    free(self);
+}
+
+/* `stopping` is looked at under the lock, as in tutti_coll_group_resync. */
+void
+tutti_coll_group_over(tutti_coll_group *group)
+{
+    tutti_coll_engine *engine = group->engine;
+    over *self = calloc(1, sizeof(*self));
+    bool stopping;
+
+    if (self == NULL) {
+        return; /* the others' next callers wait some seconds */
+    }
+    (void)pthread_mutex_lock(&engine->lock);
+    stopping = engine->stopping;
+    if (!stopping) {
+        atomic_fetch_add(&group->refs, 1);
+        *self = (over){.item.run = run_over, .group = group, .epoch = group->epoch};
+    }
+    (void)pthread_mutex_unlock(&engine->lock);
+    if (stopping) {
+        free(self);
+    } else {
+        tutti_coll_engine_push(engine, &self->item);
+    }
 }
 
 bool
@@ -690,30 +764,6 @@ typedef struct leaving {
     tutti_error why;
 } leaving;
 
-/* group->begun is the line: the posts before tutti_coll_group_leave are before this item in the
- * inbox, so all of them have begun. */
-static void
-tell_leave(tutti_coll_group *group, const leaving *self)
-{
-    tutti_coll_engine *engine = group->engine;
-    unsigned char bytes[TUTTI_PACKET_ERROR_BYTES];
-    const size_t size = tutti_packet_write_error(&self->why, bytes);
-    const tutti_packet packet = {.kind = TUTTI_PACKET_LEAVE,
-                                 .from = engine->rank,
-                                 .job_id = engine->job_id,
-                                 .incarnation = engine->incarnation,
-                                 .group = group->id,
-                                 .epoch = self->epoch,
-                                 .sequence = group->begun};
-    uint32_t i;
-
-    for (i = 0; i < group->size; i++) {
-        if (i != group->rank) {
-            tutti_coll_note(engine, group->ranks[i], &packet, bytes, size);
-        }
-    }
-}
-
 static void
 run_leave(tutti_coll_engine *engine, tutti_coll_item *item)
 {
@@ -721,7 +771,9 @@ run_leave(tutti_coll_engine *engine, tutti_coll_item *item)
     tutti_coll_group *group = self->group;
 
     if (!group->closed && self->epoch == group->live_epoch) {
-        tell_leave(group, self);
+        /* group->begun is the line: the posts before tutti_coll_group_leave are before this item in
+         * the inbox, so all of them have begun. */
+        tell_members(group, TUTTI_PACKET_LEAVE, self->epoch, group->begun, &self->why);
         take_leave(group, engine->rank, group->begun, self->why.text);
     }
     tutti_coll_group_unref(group);

@@ -39,6 +39,8 @@ void tutti_coll_refuse_awaited(tutti_coll_group *group);
  * behind that one fail here without a word to others, who have got the same LEAVE. */
 void tutti_coll_recv_leave(tutti_coll_group *group, const tutti_packet *packet,
                            const tutti_error *err);
+/* An OVER has come: the member's caller of ops up to packet->sequence has gone. */
+void tutti_coll_recv_over(tutti_coll_group *group, const tutti_packet *packet);
 /*
  * Is the op behind the last one of a member that leaves? True: it can never be complete, and
  * *ret_err says why. False also if that member is lost by now: then the loss is the better reason.

@@ -676,6 +676,9 @@ route_in_group(tutti_coll_group *group, const arrival *it)
         tutti_packet_read_error(it->data, it->size, &err);
         tutti_coll_recv_leave(group, &it->packet, &err);
         break;
+    case TUTTI_PACKET_OVER:
+        tutti_coll_recv_over(group, &it->packet);
+        break;
     case TUTTI_PACKET_RETRACT:
         tutti_coll_p2p_retract(group, &it->packet, it->data, it->size);
         break;
@@ -790,7 +793,7 @@ tutti_coll_arrive(void *arg, const void *header, size_t header_size, const void 
         drop_arrival(engine, &it);
         return;
     }
-    if (it.packet.kind == TUTTI_PACKET_ABORT) {
+    if (it.packet.kind == TUTTI_PACKET_ABORT || it.packet.kind == TUTTI_PACKET_OVER) {
         it.packet.came_ns = tutti_clock_ns();
     }
     route_packet(engine, &it);

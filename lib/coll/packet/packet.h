@@ -32,6 +32,7 @@ typedef enum tutti_packet_kind {
     TUTTI_PACKET_LEAVE = 11,  /* the sender begins no op behind `sequence`; data: an error */
     TUTTI_PACKET_RESET = 12,  /* our connection was torn down `extra` times: do so, too */
     TUTTI_PACKET_UNSENT = 13, /* in place of a SEND that was refused; data: an error */
+    TUTTI_PACKET_OVER = 14,   /* the sender's caller of ops up to `sequence` has gone */
 } tutti_packet_kind;
 
 typedef struct tutti_packet {
@@ -45,7 +46,8 @@ typedef struct tutti_packet {
     uint64_t epoch; /* of the group */
     uint64_t sequence;
     uint64_t extra;
-    uint64_t came_ns; /* of an ABORT, or a parked AGREE, on tutti_clock_ns(): not on the wire */
+    /* Of an ABORT, an OVER or a parked AGREE, on tutti_clock_ns(): not on the wire. */
+    uint64_t came_ns;
 } tutti_packet;
 
 void tutti_packet_write(const tutti_packet *packet, unsigned char ret_bytes[TUTTI_PACKET_BYTES]);

@@ -819,6 +819,26 @@ is_passing(agent_group *group, const agent_op *op)
     return group->passing != NULL;
 }
 
+/*
+ * Its failed ops shall not be told to clients of other ranks that come from now on. A group knows
+ * the client of the last one only: another one's stay for some seconds.
+ */
+void
+agent_groups_note_gone(tutti_agent *agent, uint64_t came_ns)
+{
+    tutti_map_node *node;
+
+    for (node = tutti_map_first(&agent->groups); node != NULL && came_ns != 0;
+         node = tutti_map_next(node)) {
+        agent_group *group = tutti_container_of(node, agent_group, by_name);
+
+        if (group->failed_ns == came_ns && group->coll != NULL && agent->engine != NULL) {
+            group->failed_ns = 0;
+            tutti_coll_group_over(group->coll);
+        }
+    }
+}
+
 /* ------------------------------------------------------------------------------ epoch */
 
 #define SETTLE_NS TUTTI_NS_PER_S

@@ -92,6 +92,8 @@ void agent_groups_check(tutti_agent *agent);
 
 /* An op has ended, well or not: is its group broken? A rank of the job was lost: its groups are. */
 void agent_groups_note_end(tutti_agent *agent, const agent_op *op);
+/* The client that came then has gone: the other ranks hear that nobody here waits for its ops. */
+void agent_groups_note_gone(tutti_agent *agent, uint64_t came_ns);
 void agent_groups_note_lost(tutti_agent *agent, uint32_t rank);
 void agent_group_watch(agent_group *group); /* one whose world changes soon */
 bool agent_group_has(const agent_group *group, uint32_t rank);

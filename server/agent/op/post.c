@@ -419,6 +419,7 @@ refuse_posted(agent_op *op, const tutti_error *why)
          * that others wait for.
          */
         op->group->entered = op->sequence;
+        op->group->failed_ns = op->came_ns;
         agent_group_note_end(op->group, op);
     }
     if (err.group[0] == '\0') {

@@ -21,6 +21,9 @@ agent_group_note_end(agent_group *group, const agent_op *op)
     group->last_args = op->said; /* of which only what needs no memory is looked at */
     group->last_sequence = agent_op_is_p2p(op) ? 0 : op->sequence;
     group->last_ns = tutti_clock_ns();
+    if (op->failed && !agent_op_is_p2p(op)) {
+        group->failed_ns = op->came_ns;
+    }
     agent_group_changed(group);
 }
 

@@ -18,6 +18,7 @@
 #include "base/os/clock.h"
 #include "base/os/log.h"
 #include "server/agent/op/caller.h"
+#include "server/agent/op/group.h"
 #include "server/agent/op/group_lookup.h"
 #include "server/agent/service/methods_pb.h"
 #include "server/agent/service/services.h"
@@ -35,6 +36,7 @@
 typedef struct held {
     tutti_list_node link; /* in the agent's leases */
     tutti_agent *agent;
+    agent_client *holder; /* while it has a stream */
     tutti_rpc_call *call; /* its stream; NULL = it lingers */
     bool finished;        /* the stream is: its end follows */
     uint64_t lease;       /* 0 = another stream has it */
@@ -185,6 +187,7 @@ on_open(tutti_rpc_call *call, void *arg)
         tutti_rpc_call_finish(call, &err);
         return;
     }
+    self->holder = agent_clients_hold(&agent->clients, call);
     tutti_rpc_call_set_user(call, self);
     response.lease = self->lease;
     tutti_rpc_call_write(call, &response.base, NULL);
@@ -219,12 +222,13 @@ note_death(const held *self)
 static void
 on_end(tutti_rpc_call *call, void *arg)
 {
-    const tutti_agent *agent = arg;
+    tutti_agent *agent = arg;
     held *self = tutti_rpc_call_user(call);
 
     if (self == NULL) {
         return;
     }
+    agent_groups_note_gone(agent, agent_client_release(&agent->clients, self->holder));
     self->call = NULL;
     note_death(self);
     if (self->lease == 0) {

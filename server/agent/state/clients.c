@@ -17,9 +17,10 @@
 
 struct agent_client {
     tutti_map_node node;
-    tutti_list_node link; /* of clients->idle; alone while ops > 0 */
+    tutti_list_node link; /* of clients->idle; alone while ops or streams > 0 */
     char key[KEY_SIZE];
     uint64_t ops;
+    uint64_t streams; /* a lease, commands: they end with the client */
     uint64_t came_ns;
     uint64_t number;
     bool lost;
@@ -90,6 +91,9 @@ agent_clients_fini(agent_clients *clients)
 static void
 rest_client(agent_clients *clients, agent_client *client)
 {
+    if (client->ops > 0 || client->streams > 0) {
+        return;
+    }
     tutti_list_add(&clients->idle, &client->link);
     clients->idle_count++;
     if (clients->idle_count > AGENT_CLIENTS_IDLE) {
@@ -109,7 +113,7 @@ wake_client(agent_clients *clients, const tutti_rpc_call *call)
     found = tutti_map_find(&clients->by_key, tutti_bytes_of(key));
     if (found != NULL) {
         client = tutti_container_of(found, agent_client, node);
-        if (client->ops == 0) {
+        if (client->ops == 0 && client->streams == 0) {
             tutti_list_remove(&client->link);
             clients->idle_count--;
         }
@@ -136,9 +140,7 @@ agent_clients_note(agent_clients *clients, const tutti_rpc_call *call)
         return 0;
     }
     client->lost = false;
-    if (client->ops == 0) {
-        rest_client(clients, client);
-    }
+    rest_client(clients, client);
     return client->number;
 }
 
@@ -181,9 +183,32 @@ agent_client_leave(agent_clients *clients, agent_client *client)
         return;
     }
     client->ops--;
-    if (client->ops == 0) {
+    rest_client(clients, client);
+}
+
+agent_client *
+agent_clients_hold(agent_clients *clients, const tutti_rpc_call *call)
+{
+    agent_client *client = wake_client(clients, call);
+
+    if (client != NULL) {
+        client->streams++;
+        client->lost = false;
+    }
+    return client;
+}
+
+uint64_t
+agent_client_release(agent_clients *clients, agent_client *client)
+{
+    uint64_t came_ns = 0;
+
+    if (client != NULL) {
+        client->streams--;
+        came_ns = client->streams == 0 ? client->came_ns : 0;
         rest_client(clients, client);
     }
+    return came_ns;
 }
 
 uint64_t

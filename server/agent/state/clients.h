@@ -6,7 +6,7 @@
  * of Tutti's clients ("tutti/0.1.0 1f0c...", with a number of the process), that; else its
  * connection. On a Unix socket all foreign clients of one identity are one.
  *
- * AGENT_CLIENTS_IDLE clients without an op in flight are remembered, those that called last.
+ * AGENT_CLIENTS_IDLE clients without an op in flight or a stream are remembered, those that called last.
  */
 #ifndef TUTTI_SERVER_AGENT_STATE_CLIENTS_H
 #define TUTTI_SERVER_AGENT_STATE_CLIENTS_H
@@ -23,7 +23,7 @@
 
 typedef struct agent_clients {
     tutti_map by_key;
-    tutti_list_node idle; /* those without an op in flight; who called last is the last */
+    tutti_list_node idle; /* without an op in flight or a stream; who called last is the last */
     uint32_t idle_count;
     uint64_t ops_max; /* of one client */
     uint64_t last;    /* the number of the client that came last */
@@ -42,6 +42,19 @@ uint64_t agent_clients_note(agent_clients *clients, const tutti_rpc_call *call);
 
 /* Its program has ended: ops of it that come late are not the word of somebody who lives. */
 void agent_clients_lose(agent_clients *clients, uint64_t number);
+
+/*
+ * Likewise, by a stream: it is there until the stream ends, at least.
+ *
+ * Returns [borrowed] until agent_client_release(); NULL = no memory.
+ */
+agent_client *agent_clients_hold(agent_clients *clients, const tutti_rpc_call *call);
+
+/*
+ * Such a stream has ended. Returns when the client came, if it was its last one: it has gone, as far
+ * as an agent can know; else 0. NULL is fine.
+ */
+uint64_t agent_client_release(agent_clients *clients, agent_client *client);
 
 /*
  * One more op of the client that made the call.

@@ -63,6 +63,7 @@ struct agent_group {
     struct agent_pass
         *passing;       /* a new client passes over the ends of others' ops; NULL = none does */
     uint64_t passed_ns; /* clients that came until then have done so */
+    uint64_t failed_ns; /* when the client came whose op has failed last; 0 = none has */
 };
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/error/fail.h"
+#include "server/agent/op/group.h"
 #include "server/agent/service/methods_pb.h"
 #include "server/agent/service/services.h"
 #include "server/agent/service/types_pb.h"
@@ -139,12 +140,12 @@ on_open(tutti_rpc_call *call, void *self)
     agent_stream *stream = agent_stream_new(agent, call);
     tutti_error err;
 
-    agent_clients_note(&agent->clients, call);
     if (stream == NULL) {
         (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a stream of commands");
         tutti_rpc_call_finish(call, &err);
         return;
     }
+    stream->client = agent_clients_hold(&agent->clients, call);
     tutti_rpc_call_set_user(call, stream);
     agent_stream_enter(stream);
     agent_stream_leave(stream);
@@ -245,8 +246,13 @@ on_cancel(tutti_rpc_call *call, void *self)
 static void
 on_end(tutti_rpc_call *call, void *self)
 {
-    (void)self;
-    agent_stream_free(tutti_rpc_call_user(call));
+    tutti_agent *agent = self;
+    agent_stream *stream = tutti_rpc_call_user(call);
+
+    if (stream != NULL) {
+        agent_groups_note_gone(agent, agent_client_release(&agent->clients, stream->client));
+    }
+    agent_stream_free(stream);
 }
 
 void

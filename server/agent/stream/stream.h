@@ -40,6 +40,7 @@ typedef struct agent_command {
 
 struct agent_stream {
     tutti_agent *agent;
+    struct agent_client *client; /* whose */
     tutti_rpc_call *call;
     tutti_rpc_task launch; /* on the loop of the next command */
     tutti_rpc_task write;  /* on the stream's loop */

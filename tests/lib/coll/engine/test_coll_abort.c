@@ -572,6 +572,15 @@ test_caller__that_comes_hears_of_a_refusal_that_is_new(void **state)
     come(&w, 11 * TUTTI_NS_PER_S);
     check_group_works(&w);
     assert_int_equal(tutti_coll_group_last(w.groups[1], last, sizeof(last)), 6);
+    assert_int_equal(tutti_coll_refuse(w.groups[0], 0, &why), 7);
+    tutti_coll_group_over(w.groups[0]);
+    assert_int_equal(tutti_coll_refuse(w.groups[0], 0, &why), 8); /* of the next caller */
+    hear(&w, 0, 1);
+    come(&w, 0);
+    one = reduce_one(&w, 1, 1, LONG_MS);
+    assert_int_equal(run_wait(one), TUTTI_INVALID_ARGUMENT);
+    assert_int_equal(one->op.sequence, 8);
+    run_free(one);
     world_close(&w);
 }
 
