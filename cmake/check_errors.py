@@ -15,6 +15,19 @@ REASON = re.compile(r'"([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|[A-Z]{5,})"')
 OTHERS = re.compile(
     r"^(TUTTI|UCX|XDG|MASTER|NO_COLOR|NET_DEVICES|CONN_NB|LOCAL|SLURM|POD|TRACEPARENT$|GOAWAY$)"
 )
+# An error without a reason; and where one is right: the macro, and two readers of errors, which have theirs from others.
+BARE = re.compile(r'\bTUTTI_FAIL\(|\bTUTTI_FAIL_FOR\([^,;]+,[^,;]+,\s*"",')
+BARE_FINE = ("lib/base/error/fail.h", "lib/coll/packet/packet.c", "lib/rpc/message/status_pb.c")
+PYTHON_BARE = re.compile(r"\bmake\(StatusCode\.\w+, \w+\)")
+# Reasons that no test names yet. Each one less is welcome, none more.
+UNTESTED = set(
+    "BAD_ALGORITHM BAD_FLAGS BAD_TEXT CRYPTO_FAILED ETCD_REFUSED FILE_EXISTS "
+    "HOST_NOT_STARTED HOST_STARTED METHOD_LIMIT NOT_AN_OBJECT NO_AUTHORITY NO_GRADIENT NO_JOB_SECRET "
+    "NO_PROCESS NO_REQUEST NO_SERVICE NO_STORE OLD_AGENT OPEN_REFUSED PENDING PLAINTEXT_REFUSED "
+    "TENSOR_CHANGED TRANSPORT_FAILED UNSENT_LIMIT WATCH_LIMIT"
+    .split()
+)
+TESTS = (".c", ".h", ".py", ".go", ".cpp", ".json", ".java")
 # What makes an error in the Python package, with its arguments.
 PYTHON = re.compile(r"\b(?:make|invalid)\((?:[^()]|\([^()]*\))*\)")
 # A code and a reason that stand beside each other.
@@ -46,6 +59,29 @@ def reasons_of_code(root):
             for word in REASON.findall(match[0]):
                 found.setdefault(word, path.relative_to(root))
     return {word: path for word, path in found.items() if not OTHERS.match(word)}
+
+
+def bare_errors(root):
+    """Errors without a reason."""
+    for path, text in sources(root):
+        if BARE.search(text) and str(path) not in BARE_FINE:
+            yield "%s: an error without a reason: TUTTI_FAIL_FOR" % path
+    for path in sorted((root / "client" / "python" / "src").rglob("*.py")):
+        if PYTHON_BARE.search(path.read_text()):
+            yield "%s: an error without a reason: make(code, text, reason)" % path.relative_to(root)
+
+
+def untested(root, listed):
+    """Reasons that no test names, and tested ones that are said to be untested."""
+    words = set()
+    for folder in ("tests", "client", "plugins"):
+        for path in (root / folder).rglob("*.*"):
+            if path.suffix in TESTS and ("test" in path.name or folder == "tests" or path.parent.name == "tests"):
+                words.update(re.findall(r"[A-Z][A-Z0-9_]{4,}", path.read_text(errors="replace")))
+    for word in sorted(set(listed) - words - UNTESTED):
+        yield "docs/errors.md: no test names %s" % word
+    for word in sorted(UNTESTED & words):
+        yield "cmake/check_errors.py: a test names %s: it is not untested" % word
 
 
 def codes_of_code(root):
@@ -105,6 +141,8 @@ def main(root):
     found += ["%s: reason %s is not in docs/errors.md" % (code[word], word) for word in sorted(set(code) - set(listed))]
     found += ["docs/errors.md: no code gives %s" % word for word in sorted(set(listed) - set(code))]
     found += ["docs/errors.md: %s has two entries" % word for word in sorted(set(listed)) if listed.count(word) > 1]
+    found += bare_errors(root)
+    found += untested(root, listed) if (root / "tests").is_dir() else []
     for line in found:
         print(line)
     return 1 if found else 0

@@ -293,8 +293,8 @@ read_sync(const char *text, tutti_store_lmdb_sync *ret_sync, tutti_error *err)
             return TUTTI_OK;
         }
     }
-    return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                      "option --store-sync: \"%s\", need none, order or full", text);
+    return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                          "option --store-sync: \"%s\", need none, order or full", text);
 }
 
 /*
@@ -338,8 +338,8 @@ open_store(program *self, tutti_error *err)
         return TUTTI_OK; /* opened when this process leads */
     }
     if (strncmp(where, prefix, sizeof(prefix) - 1) != 0 || where[sizeof(prefix) - 1] == '\0') {
-        return TUTTI_FAIL(
-            err, TUTTI_INVALID_ARGUMENT,
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
             "option --store: \"%s\", need memory, lmdb:FOLDER or etcd:HOST:PORT,.../PREFIX", where);
     }
     lmdb.path = where + sizeof(prefix) - 1;

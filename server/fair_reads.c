@@ -622,8 +622,8 @@ server_fair_reads_start(uint64_t stuck_ns, tutti_error *err)
     table_count = limit.rlim_cur < DESCRIPTORS_MAX ? (size_t)limit.rlim_cur : DESCRIPTORS_MAX;
     made = calloc(table_count, sizeof(*made)); /* its pages come as they are used */
     if (made == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a table of %zu descriptors",
-                          table_count);
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "SYSTEM_LIMIT",
+                              "no memory for a table of %zu descriptors", table_count);
     }
     patience_ns = stuck_ns;
     clients_max = (unsigned)(table_count - table_count / FAIR_READS_SPARE);
@@ -634,8 +634,8 @@ server_fair_reads_start(uint64_t stuck_ns, tutti_error *err)
     failed = tutti_thread_start(&thread, run_pauses, NULL);
     if (failed != 0) {
         free(made);
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "could not start a thread: %s",
-                          strerror(failed));
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "SYSTEM_LIMIT",
+                              "could not start a thread: %s", strerror(failed));
     }
     (void)pthread_setname_np(thread, "tutti-turns");
     (void)pthread_detach(thread);

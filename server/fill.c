@@ -154,10 +154,11 @@ open_held(held_store *self, const char *option, const tutti_etcd_options *etcd, 
     if (members != NULL) {
         return open_etcd(self, members, etcd, err);
     }
-    return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                      "option --%s: \"%s\", need lmdb:FOLDER or etcd:HOST:PORT,.../PREFIX: what is "
-                      "kept in memory ends with its process",
-                      option, self->where);
+    return TUTTI_FAIL_FOR(
+        err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+        "option --%s: \"%s\", need lmdb:FOLDER or etcd:HOST:PORT,.../PREFIX: what is "
+        "kept in memory ends with its process",
+        option, self->where);
 }
 
 /* ------------------------------------------------------------------ filling */
@@ -273,8 +274,8 @@ server_fill_run(const server_fill_options *options, const char *where,
     tutti_code code;
 
     if (options->restore[0] != '\0' && options->move_from[0] != '\0') {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "options --restore and --move-from: need one of them, not both");
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                              "options --restore and --move-from: need one of them, not both");
     }
     code = options->restore[0] != '\0' ? restore_file(&to, options->restore, etcd, err)
                                        : move_store(&to, options->move_from, etcd, err);

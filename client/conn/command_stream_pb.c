@@ -110,11 +110,11 @@ read_command_answer(const client_command_stream *commands, uint32_t number,
     tutti_code code = TUTTI_OK;
 
     if (answer.id != commands->last_id || (answer.error == NULL && answer.number != number)) {
-        code = TUTTI_FAIL(err, TUTTI_DATA_LOSS,
-                          "%s answered call %" PRIu64 " with %" PRIu32 " instead of call %" PRIu64
-                          " with %" PRIu32,
-                          commands->service->server, answer.id, answer.number, commands->last_id,
-                          number);
+        code = TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                              "%s answered call %" PRIu64 " with %" PRIu32
+                              " instead of call %" PRIu64 " with %" PRIu32,
+                              commands->service->server, answer.id, answer.number,
+                              commands->last_id, number);
     } else if (answer.error != NULL) {
         client_read_error(answer.error, &said);
         code = tutti_error_pass(err, &said);
@@ -260,8 +260,8 @@ client_read_lane_offer(const client_stream_service *service, tutti_bytes token, 
                        client_lane_offer *ret, tutti_error *err)
 {
     if (token.size != sizeof(ret->token) || strlen(socket) >= sizeof(ret->socket)) {
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "%s sent a malformed offer of a lane",
-                          service->server);
+        return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                              "%s sent a malformed offer of a lane", service->server);
     }
     memcpy(ret->token, token.data, sizeof(ret->token));
     memcpy(ret->socket, socket, strlen(socket) + 1);

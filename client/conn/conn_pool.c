@@ -156,7 +156,7 @@ open_conn(const tutti_client *client, client_conn_kind kind, client_conn **ret_c
     }
     conn = calloc(1, sizeof(*conn));
     if (conn == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a connection");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a connection");
     }
     code = tutti_rpc_channel_open(address, &options, &conn->channel, err);
     if (code != TUTTI_OK) {

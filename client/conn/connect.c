@@ -214,7 +214,7 @@ new_client(const tutti_client_options *options, tutti_client **ret_client, tutti
     tutti_code code;
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a client");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a client");
     }
     self->owner = getpid();
     (void)pthread_mutex_init(&self->lock, NULL);

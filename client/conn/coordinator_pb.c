@@ -47,7 +47,8 @@ tutti_job_get(tutti_client *client, tutti_job_info *ret_info, tutti_error *err)
     }
     job = ((const Tutti__V1__GetJobResponse *)tutti_rpc_message_get(message))->job;
     if (job == NULL) {
-        code = TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the coordinator answered no job");
+        code =
+            TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER", "the coordinator answered no job");
     } else {
         client_read_job(job, ret_info);
     }
@@ -143,9 +144,9 @@ tutti_ranks_get(tutti_client *client, const uint32_t *ranks, size_t count,
     }
     response = tutti_rpc_message_get(message);
     if (response->n_ranks != count) {
-        code = TUTTI_FAIL(err, TUTTI_DATA_LOSS,
-                          "the coordinator was asked for %zu ranks and answered %zu", count,
-                          response->n_ranks);
+        code = TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                              "the coordinator was asked for %zu ranks and answered %zu", count,
+                              response->n_ranks);
     }
     for (i = 0; i < count && code == TUTTI_OK; i++) {
         read_rank(response->ranks[i], &ret_infos[i]);

@@ -57,7 +57,7 @@ replace_text(char **text, const char *with, tutti_error *err)
     char *copy = strdup(with);
 
     if (copy == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for an address");
+        return TUTTI_FAIL_MEMORY(err, "no memory for an address");
     }
     free(*text);
     *text = copy;
@@ -88,8 +88,8 @@ find_rank(search *self, tutti_error *err)
     if (code == TUTTI_OK && info.state == TUTTI_RANK_ALIVE && info.address[0] != '\0') {
         (void)snprintf(self->address, sizeof(self->address), "%s", info.address);
     } else if (code == TUTTI_OK) {
-        code = TUTTI_FAIL(err, TUTTI_NOT_FOUND, "rank %" PRIu32 " has not joined, or is lost",
-                          self->url.rank);
+        code = TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NOT_JOINED",
+                              "rank %" PRIu32 " has not joined, or is lost", self->url.rank);
     }
     return code;
 }

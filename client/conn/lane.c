@@ -96,7 +96,7 @@ new_lane(tutti_client *client, const client_stream_service *service, client_lane
     TUTTI_TRY(check_wanted(err));
     self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a lane");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a lane");
     }
     code = take_lane(client, service, self, err);
     if (code != TUTTI_OK) {

@@ -71,7 +71,7 @@ choose_options(const char *stated, const char *variable, const char *fallback, c
     }
     *ret = strdup(chosen);
     if (*ret == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a client's options");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a client's options");
     }
     return TUTTI_OK;
 }

@@ -43,8 +43,7 @@ add_items(item_list *self, const client_page *page, tutti_error *err)
     size_t i;
 
     if (items == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a list of %zu %s", wanted,
-                          self->pager->what);
+        return TUTTI_FAIL_MEMORY(err, "no memory for a list of %zu %s", wanted, self->pager->what);
     }
     self->items = items;
     for (i = 0; i < page->count; i++) {
@@ -65,9 +64,9 @@ list_page(item_list *self, tutti_client *client, char token[TOKEN_SIZE], tutti_e
     TUTTI_TRY(self->pager->ask(client, token, &response, &page, err));
     code = add_items(self, &page, err);
     if (code == TUTTI_OK && strlen(page.next_token) >= TOKEN_SIZE) {
-        code = TUTTI_FAIL(err, TUTTI_DATA_LOSS,
-                          "a page token of %zu bytes came with a list of %s, at most %d",
-                          strlen(page.next_token), self->pager->what, TOKEN_SIZE - 1);
+        code = TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                              "a page token of %zu bytes came with a list of %s, at most %d",
+                              strlen(page.next_token), self->pager->what, TOKEN_SIZE - 1);
     } else if (code == TUTTI_OK) {
         (void)strcpy(token, page.count > 0 ? page.next_token : "");
     }

@@ -77,8 +77,8 @@ start_stall_timer(client_stall_timer *watch, tutti_error *err)
     }
     failed = tutti_thread_start(&watch->thread, run_stall_timer, watch);
     if (failed != 0) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
-                          "could not start a thread to watch a transfer: %s", strerror(failed));
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "SYSTEM_LIMIT",
+                              "could not start a thread to watch a transfer: %s", strerror(failed));
     }
     watch->started = true;
     return TUTTI_OK;

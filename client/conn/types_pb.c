@@ -42,12 +42,13 @@ client_read_spec(const Tutti__V1__TensorSpec *message, tutti_spec *ret_spec, tut
     size_t i;
 
     if (message == NULL) {
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the agent answered a tensor without a spec");
+        return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                              "the agent answered a tensor without a spec");
     }
     if (message->n_shape > TUTTI_DIMS_MAX) {
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS,
-                          "the agent answered a tensor of %zu dimensions, at most %d",
-                          message->n_shape, TUTTI_DIMS_MAX);
+        return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                              "the agent answered a tensor of %zu dimensions, at most %d",
+                              message->n_shape, TUTTI_DIMS_MAX);
     }
     spec.dtype = (tutti_dtype)message->dtype;
     spec.dim_count = (uint32_t)message->n_shape;
@@ -55,8 +56,8 @@ client_read_spec(const Tutti__V1__TensorSpec *message, tutti_spec *ret_spec, tut
         spec.dims[i] = message->shape[i];
     }
     if (tutti_spec_check(&spec, NULL, NULL, &inner) != TUTTI_OK) {
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the agent answered a bad tensor: %.900s",
-                          inner.text);
+        return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                              "the agent answered a bad tensor: %.900s", inner.text);
     }
     *ret_spec = spec;
     return TUTTI_OK;
@@ -68,9 +69,9 @@ client_read_id(const char *text, char ret_id[TUTTI_HANDLE_MAX + 1], tutti_error 
     const size_t size = strlen(text);
 
     if (size > TUTTI_HANDLE_MAX) {
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS,
-                          "the agent answered a handle of %zu bytes, at most %d", size,
-                          TUTTI_HANDLE_MAX);
+        return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                              "the agent answered a handle of %zu bytes, at most %d", size,
+                              TUTTI_HANDLE_MAX);
     }
     memcpy(ret_id, text, size + 1);
     return TUTTI_OK;
@@ -84,7 +85,8 @@ client_read_handle(const Tutti__V1__TensorRef *message, bool needed, tutti_handl
     tutti_code code = TUTTI_OK;
 
     if (needed && (message == NULL || message->handle[0] == '\0')) {
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the agent answered without a handle");
+        return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                              "the agent answered without a handle");
     }
     if (message != NULL) {
         code = client_read_id(message->handle, handle.text, err);

@@ -36,7 +36,7 @@ read_capabilities(const Tutti__V1__GetCapabilitiesResponse *response, tutti_capa
     size_t i;
 
     if (rows == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu capabilities", count);
+        return TUTTI_FAIL_MEMORY(err, "no memory for %zu capabilities", count);
     }
     for (i = 0; i < count; i++) {
         read_capability(response->capabilities[i], &rows[i]);

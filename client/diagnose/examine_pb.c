@@ -62,8 +62,7 @@ read_reaches(const Tutti__V1__ExamineResponse *response, tutti_reach **ret, tutt
     size_t i;
 
     if (reaches == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu ranks",
-                          response->n_reaches);
+        return TUTTI_FAIL_MEMORY(err, "no memory for %zu ranks", response->n_reaches);
     }
     for (i = 0; i < response->n_reaches; i++) {
         const Tutti__V1__Reach *message = response->reaches[i];

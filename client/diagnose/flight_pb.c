@@ -99,7 +99,7 @@ add_page(const Tutti__V1__GetFlightRecordResponse *page, tutti_flight_entry **en
     size_t i;
 
     if (more == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a flight record");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a flight record");
     }
     *entries = more;
     for (i = 0; i < page->n_entries; i++) {

@@ -156,8 +156,7 @@ read_stalls(const Tutti__V1__DescribeStallResponse *response, tutti_stalls *ret,
     }
     if (!well) {
         tutti_stalls_free(&stalls);
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu stalls",
-                          response->n_stalls);
+        return TUTTI_FAIL_MEMORY(err, "no memory for %zu stalls", response->n_stalls);
     }
     *ret = stalls;
     return TUTTI_OK;

@@ -260,7 +260,7 @@ tutti_host_open(tutti_client *client, const tutti_host_options *options, tutti_h
     tutti_code code;
 
     if (host == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a host");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a host");
     }
     code = take_host_options(host, options, err);
     if (code != TUTTI_OK) {
@@ -313,7 +313,7 @@ tutti_host_add(tutti_host *host, const char *name, tutti_host_function function,
     TUTTI_TRY(check_function(host, name, function, err));
     grown = realloc(host->functions, (host->function_count + 1) * sizeof(*grown));
     if (grown == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a function");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a function");
     }
     host->functions = grown;
     added = &grown[host->function_count++];
@@ -336,7 +336,8 @@ start_host_threads(tutti_host *host, tutti_error *err)
     }
     if (host->worker_count < host->calls_max ||
         tutti_thread_start(&host->reader, run_host_reader, host) != 0) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no thread for functions");
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "SYSTEM_LIMIT",
+                              "no thread for functions");
     }
     return TUTTI_OK;
 }

@@ -61,7 +61,8 @@ ask_agent(host_call *call, const Tutti__V1__ServeRequest *request, tutti_rpc_mes
     host_send(call->host, &request->base);
     message = host_wait_done(call);
     if (message == NULL) {
-        return TUTTI_FAIL(err, TUTTI_CANCELLED, "nobody waits for the call any more");
+        return TUTTI_FAIL_FOR(err, TUTTI_CANCELLED, "GIVEN_UP",
+                              "nobody waits for the call any more");
     }
     response = tutti_rpc_message_get(message);
     client_read_error(response->done->error, &said);
@@ -119,7 +120,8 @@ make_host_tensor(host_call *call, const tutti_spec *spec, host_tensor **ret_tens
     TUTTI_TRY(ask_agent(call, &request, &message, err));
     response = tutti_rpc_message_get(message);
     code = response->done->memory == NULL
-               ? TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the agent made a tensor without memory")
+               ? TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                                "the agent made a tensor without memory")
                : host_open_tensor(call, response->done->memory, ret_tensor, err);
     tutti_rpc_message_free(message);
     return code;

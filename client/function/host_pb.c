@@ -39,7 +39,7 @@ write_start(const tutti_host *host, tutti_error *err)
         list[i] = &infos[i];
     }
     if (infos == NULL || list == NULL) {
-        code = TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for functions");
+        code = TUTTI_FAIL_MEMORY(err, "no memory for functions");
     } else {
         start.name = client_write_text(host->name);
         start.calls_max = host->calls_max;
@@ -63,9 +63,9 @@ read_started(tutti_host *host, tutti_error *err)
     bool started;
 
     if (!tutti_rpc_stream_wait(host->stream, client_deadline(host->client, 0))) {
-        return TUTTI_FAIL(err, TUTTI_DEADLINE_EXCEEDED,
-                          "%s has not taken the functions within %" PRIu32 " ms",
-                          host->client->settings.agent, host->client->settings.timeout_ms);
+        return TUTTI_FAIL_FOR(err, TUTTI_DEADLINE_EXCEEDED, "TIMEOUT",
+                              "%s has not taken the functions within %" PRIu32 " ms",
+                              host->client->settings.agent, host->client->settings.timeout_ms);
     }
     TUTTI_TRY(tutti_rpc_stream_read(host->stream, &message, err));
     if (message == NULL) {
@@ -77,9 +77,9 @@ read_started(tutti_host *host, tutti_error *err)
     started = response->kind_case == TUTTI__V1__SERVE_RESPONSE__KIND_STARTED;
     tutti_rpc_message_free(message);
     return started ? TUTTI_OK
-                   : TUTTI_FAIL(err, TUTTI_DATA_LOSS,
-                                "the agent sent message %u to a host that has not started",
-                                (unsigned)response->kind_case);
+                   : TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                                    "the agent sent message %u to a host that has not started",
+                                    (unsigned)response->kind_case);
 }
 
 tutti_code
@@ -124,14 +124,15 @@ take_call(tutti_host *host, tutti_rpc_message *message, const Tutti__V1__HostCal
 
     if (function == NULL || said->n_args > TUTTI_ARGUMENTS_MAX) {
         tutti_rpc_message_free(message);
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS,
-                          "the agent sent a call that no host can run: a function that it does not "
-                          "have, or too many arguments");
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+            "the agent sent a call that no host can run: a function that it does not "
+            "have, or too many arguments");
     }
     call = calloc(1, sizeof(*call));
     if (call == NULL) {
         tutti_rpc_message_free(message);
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a call");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a call");
     }
     tutti_list_init(&call->link);
     tutti_list_init(&call->tensors);

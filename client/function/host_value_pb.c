@@ -27,7 +27,8 @@ check_memory(const Tutti__V1__TensorMemory *memory, tutti_spec *ret_spec, tutti_
     TUTTI_TRY(client_read_spec(memory->spec, ret_spec, err));
     if (tutti_spec_size(ret_spec, NULL, &bytes, NULL) != TUTTI_OK || bytes != memory->byte_count ||
         (bytes > 0 && memory->token.len != TUTTI_SHARE_TOKEN_BYTES)) {
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the agent sent a malformed offer of its memory");
+        return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                              "the agent sent a malformed offer of its memory");
     }
     return TUTTI_OK;
 }
@@ -43,9 +44,9 @@ map_tensor(const host_call *call, const Tutti__V1__TensorMemory *memory, host_te
                                call->host->client->settings.timeout_ms, &tensor->view, err));
     if (tensor->view.bytes != memory->byte_count || !tensor->view.writable) {
         tutti_share_drop(&tensor->view);
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS,
-                          "the memory that the agent sent is not the memory of %.63s",
-                          memory->handle);
+        return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                              "the memory that the agent sent is not the memory of %.63s",
+                              memory->handle);
     }
     return TUTTI_OK;
 }
@@ -72,7 +73,7 @@ host_open_tensor(host_call *call, const Tutti__V1__TensorMemory *memory, host_te
     TUTTI_TRY(check_memory(memory, &spec, err));
     tensor = calloc(1, sizeof(*tensor));
     if (tensor == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a tensor");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a tensor");
     }
     code = client_read_id(memory->handle, tensor->handle, err);
     if (code == TUTTI_OK) {
@@ -225,7 +226,7 @@ check_returned_text(const char *text, tutti_error *err)
     }
     clean = malloc(size + 1);
     if (clean == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a text");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a text");
     }
     tutti_rpc_text_clean(clean, size + 1, text);
     same = strcmp(clean, text) == 0;

@@ -120,8 +120,7 @@ copy_plain(tutti_value *value, const void *data, size_t size, tutti_error *err)
     char *copy = malloc(size + 1);
 
     if (copy == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a value of %zu bytes",
-                          size);
+        return TUTTI_FAIL_MEMORY(err, "no memory for a value of %zu bytes", size);
     }
     if (size > 0) {
         memcpy(copy, data, size);
@@ -153,9 +152,9 @@ static tutti_code
 read_plain_shape(const Tutti__V1__Shape *shape, tutti_value *value, tutti_error *err)
 {
     if (shape->n_dims > TUTTI_VALUE_DIMS_MAX) {
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS,
-                          "the agent answered a shape of %zu dimensions, at most %d", shape->n_dims,
-                          TUTTI_VALUE_DIMS_MAX);
+        return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                              "the agent answered a shape of %zu dimensions, at most %d",
+                              shape->n_dims, TUTTI_VALUE_DIMS_MAX);
     }
     value->kind = TUTTI_VALUE_SHAPE;
     TUTTI_TRY(copy_plain(value, shape->dims, shape->n_dims * sizeof(int64_t), err));
@@ -229,7 +228,7 @@ client_read_functions(Tutti__V1__FunctionInfo *const *messages, size_t count,
     if (ret_infos != NULL) {
         infos = calloc(count + 1, sizeof(*infos));
         if (infos == NULL) {
-            return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu functions", count);
+            return TUTTI_FAIL_MEMORY(err, "no memory for %zu functions", count);
         }
         for (i = 0; i < count; i++) {
             client_read_text(messages[i]->name, infos[i].name, sizeof(infos[i].name));

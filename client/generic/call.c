@@ -286,7 +286,7 @@ tutti_generic_start(tutti_generic *generic, const char *method, const void *requ
     call = make_call(generic, last, own.user);
     if (call == NULL) {
         tutti_rpc_packed_free(rpc.packed);
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a call");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a call");
     }
     code = start_call(call, stub, &rpc, err);
     if (code == TUTTI_OK) {
@@ -304,7 +304,7 @@ pack_part(const void *message, size_t message_bytes, generic_part **ret_part, tu
     tutti_code code;
 
     if (part == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a message");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a message");
     }
     part->bytes = message_bytes;
     code = tutti_rpc_pack_bytes((tutti_bytes){message, message_bytes}, &part->packed, err);
@@ -341,8 +341,8 @@ tutti_generic_send(tutti_generic_call *call, const void *message, size_t message
     (void)pthread_mutex_unlock(&call->generic->lock);
     free_part(part);
     return !late ? TUTTI_OK
-                 : TUTTI_FAIL(err, TUTTI_FAILED_PRECONDITION,
-                              "the call was told that its last message was sent");
+                 : TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "CLOSED",
+                                  "the call was told that its last message was sent");
 }
 
 size_t
@@ -404,8 +404,8 @@ tutti_generic_wait_sent(tutti_generic_call *call, uint32_t timeout_ms, tutti_err
     unsent = call->unsent;
     (void)pthread_mutex_unlock(&call->generic->lock);
     if (unsent > GENERIC_UNSENT_BYTES) {
-        return TUTTI_FAIL(err, TUTTI_DEADLINE_EXCEEDED, "%zu bytes of a call have not left",
-                          unsent);
+        return TUTTI_FAIL_FOR(err, TUTTI_DEADLINE_EXCEEDED, "TIMEOUT",
+                              "%zu bytes of a call have not left", unsent);
     }
     return TUTTI_OK;
 }

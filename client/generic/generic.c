@@ -82,7 +82,7 @@ tutti_generic_open(const char *address, const tutti_generic_options *options,
     }
     self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a connection");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a connection");
     }
     code = client_library_enter(err);
     if (code == TUTTI_OK) {
@@ -260,13 +260,13 @@ add_method(tutti_generic *generic, const char *path, generic_method **ret_method
     generic_method *method;
 
     if (generic->method_count == GENERIC_METHODS_MAX) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
-                          "more than %d methods on one connection: open another one",
-                          GENERIC_METHODS_MAX);
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "METHOD_LIMIT",
+                              "more than %d methods on one connection: open another one",
+                              GENERIC_METHODS_MAX);
     }
     method = malloc(sizeof(*method) + bytes);
     if (method == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a method");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a method");
     }
     memcpy(method->path, path, bytes);
     method->stub = (tutti_rpc_stub){NULL, method->path};
@@ -381,8 +381,8 @@ tutti_generic_fd(tutti_generic *generic, int *ret_fd, tutti_error *err)
     fd = generic->fd;
     (void)pthread_mutex_unlock(&generic->lock);
     if (fd < 0) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no descriptor for a connection: %s",
-                          strerror(errno));
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "SYSTEM_LIMIT",
+                              "no descriptor for a connection: %s", strerror(errno));
     }
     *ret_fd = fd;
     return TUTTI_OK;

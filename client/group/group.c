@@ -67,7 +67,7 @@ create_sorted(tutti_client *client, const tutti_group_options *options, const ui
     tutti_code code;
 
     if (sorted == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu ranks", count);
+        return TUTTI_FAIL_MEMORY(err, "no memory for %zu ranks", count);
     }
     if (count > 0) {
         memcpy(sorted, ranks, count * sizeof(*sorted));

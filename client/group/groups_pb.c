@@ -40,8 +40,7 @@ read_groups_ranks(const Tutti__V1__Group *message, uint32_t **ret_ranks, size_t 
     }
     *ret_ranks = malloc(bytes);
     if (*ret_ranks == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a group of %zu ranks",
-                          message->n_ranks);
+        return TUTTI_FAIL_MEMORY(err, "no memory for a group of %zu ranks", message->n_ranks);
     }
     memcpy(*ret_ranks, message->ranks, bytes);
     *ret_count = message->n_ranks;
@@ -57,8 +56,9 @@ client_read_group(const Tutti__V1__Group *message, tutti_group_info *ret, tutti_
 
     if (message == NULL || message->n_ranks > TUTTI_RANKS_MAX ||
         (message->n_ranks == 0 && message->n_spans == 0)) {
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the coordinator answered a group of %zu ranks",
-                          message == NULL ? 0 : message->n_ranks);
+        return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                              "the coordinator answered a group of %zu ranks",
+                              message == NULL ? 0 : message->n_ranks);
     }
     TUTTI_TRY(read_groups_ranks(message, &info.ranks, &count, err));
     info.rank_count = (uint32_t)count;

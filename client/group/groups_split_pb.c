@@ -37,7 +37,7 @@ client_read_lists(Tutti__V1__RankList *const *messages, size_t count, tutti_rank
     lists.ranks = calloc(total + 1, sizeof(*lists.ranks));
     if (lists.starts == NULL || lists.ranks == NULL) {
         tutti_rank_lists_free(&lists);
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu lists of ranks", count);
+        return TUTTI_FAIL_MEMORY(err, "no memory for %zu lists of ranks", count);
     }
     for (i = 0; i < count; i++) {
         lists.starts[i + 1] = lists.starts[i] + messages[i]->n_ranks;
@@ -74,7 +74,7 @@ list_message_init(list_message *self, const tutti_rank_lists *lists, tutti_error
     self->lists = calloc(count + 1, sizeof(*self->lists));
     self->pointers = calloc(count + 1, sizeof(*self->pointers));
     if (self->lists == NULL || self->pointers == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu lists of ranks", count);
+        return TUTTI_FAIL_MEMORY(err, "no memory for %zu lists of ranks", count);
     }
     for (i = 0; i < count; i++) {
         tutti__v1__rank_list__init(&self->lists[i]);
@@ -199,9 +199,9 @@ translate_split(tutti_client *client, const Tutti__V1__TranslateRanksRequest *re
     }
     response = tutti_rpc_message_get(message);
     if (response->n_ranks != request->n_ranks) {
-        code = TUTTI_FAIL(err, TUTTI_DATA_LOSS,
-                          "the coordinator was asked for %zu ranks and answered %zu",
-                          request->n_ranks, response->n_ranks);
+        code = TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                              "the coordinator was asked for %zu ranks and answered %zu",
+                              request->n_ranks, response->n_ranks);
     } else if (response->n_ranks > 0) {
         memcpy(ret_ranks, response->ranks, response->n_ranks * sizeof(*ret_ranks));
     }

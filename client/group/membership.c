@@ -139,7 +139,8 @@ finish_membership(tutti_member_watch *self, tutti_error *ret_why)
         tutti_rpc_stream_cancel(stream);
     }
     if (tutti_rpc_stream_finish(stream, ret_why) == TUTTI_OK) {
-        (void)TUTTI_FAIL(ret_why, TUTTI_UNAVAILABLE, "the coordinator ended the watch");
+        (void)TUTTI_FAIL_FOR(ret_why, TUTTI_UNAVAILABLE, "CONNECTION_LOST",
+                             "the coordinator ended the watch");
     }
 }
 
@@ -187,8 +188,8 @@ begin_membership(tutti_member_watch *self, tutti_error *err)
         (void)client_wire_members_read(stream, &self->first, &self->event, NULL);
         if (client_stall_timer_remove(patience, &watched)) {
             finish_membership(self, NULL);
-            return TUTTI_FAIL(err, TUTTI_DEADLINE_EXCEEDED,
-                              "the coordinator gave no answer in time");
+            return TUTTI_FAIL_FOR(err, TUTTI_DEADLINE_EXCEEDED, "TIMEOUT",
+                                  "the coordinator gave no answer in time");
         }
     } else {
         tutti_rpc_stream_cancel(stream);
@@ -282,8 +283,8 @@ start_thread(tutti_member_watch *self, tutti_error *err)
 
     return failed == 0
                ? TUTTI_OK
-               : TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
-                            "could not start a thread to watch members: %s", strerror(failed));
+               : TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "SYSTEM_LIMIT",
+                                "could not start a thread to watch members: %s", strerror(failed));
 }
 
 /* ------------------------------------------------------------------------------ door */
@@ -360,7 +361,7 @@ tutti_member_watch_start(tutti_client *client, const tutti_member_watch_options 
     }
     self = watch_new(client, &own);
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a watch");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a watch");
     }
     self->on_event = on_event;
     self->arg = arg;

@@ -56,9 +56,10 @@ check_meshes_words(const mesh_words *words, tutti_error *err)
         words->name_count != words->dim_count || words->rank_count == 0 ||
         words->rank_count > TUTTI_RANKS_MAX ||
         (words->coordinate_count != 0 && words->coordinate_count != words->dim_count)) {
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS,
-                          "the coordinator answered a mesh of %zu dimensions, %zu names, %zu ranks",
-                          words->dim_count, words->name_count, words->rank_count);
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+            "the coordinator answered a mesh of %zu dimensions, %zu names, %zu ranks",
+            words->dim_count, words->name_count, words->rank_count);
     }
     return TUTTI_OK;
 }
@@ -75,8 +76,7 @@ read_words(const mesh_words *words, tutti_mesh_info *ret, tutti_error *err)
     TUTTI_TRY(check_meshes_words(words, err));
     info.ranks = calloc(words->rank_count, sizeof(*info.ranks));
     if (info.ranks == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a mesh of %zu ranks",
-                          words->rank_count);
+        return TUTTI_FAIL_MEMORY(err, "no memory for a mesh of %zu ranks", words->rank_count);
     }
     memcpy(info.ranks, words->ranks, words->rank_count * sizeof(*info.ranks));
     client_read_text(words->name, info.name, sizeof(info.name));

@@ -42,7 +42,7 @@ take_pieces(backing_up *self, tutti_error *err)
 
     TUTTI_TRY(client_stream_hear(self->stream, &request.base, take_piece, self, &enough, err));
     if (enough) {
-        return TUTTI_FAIL(err, TUTTI_CANCELLED, "the backup was given up");
+        return TUTTI_FAIL_FOR(err, TUTTI_CANCELLED, "GIVEN_UP", "the backup was given up");
     }
     if (self->got_bytes != self->info.file_bytes || self->got_bytes == 0) {
         return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BACKUP_FORMAT",

@@ -55,8 +55,7 @@ read_metadata_payload(tutti_rpc_message *message, void **ret_value, size_t *ret_
     char *value = malloc(size + 1);
 
     if (value == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a value of %zu bytes",
-                          size);
+        return TUTTI_FAIL_MEMORY(err, "no memory for a value of %zu bytes", size);
     }
     tutti_rpc_message_read(message, value, size);
     value[size] = '\0';
@@ -124,7 +123,7 @@ read_gathered(const Tutti__V1__MetadataServiceAllGatherResponse *response, void 
     size_t i;
 
     if (values == NULL || sizes == NULL) {
-        code = TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu values", count);
+        code = TUTTI_FAIL_MEMORY(err, "no memory for %zu values", count);
     }
     for (i = 0; code == TUTTI_OK && i < count; i++) {
         code = client_read_value(response->values[i], &values[i], &sizes[i], err);

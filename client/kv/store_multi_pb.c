@@ -78,8 +78,8 @@ read_values(const Tutti__V1__StoreServiceMultiGetResponse *response, size_t coun
     size_t i = 0;
 
     if (response->n_values != count) {
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "%zu values came for %zu keys", response->n_values,
-                          count);
+        return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER", "%zu values came for %zu keys",
+                              response->n_values, count);
     }
     while (code == TUTTI_OK && i < count) {
         code = client_read_value(response->values[i], &values[i], &sizes[i], err);
@@ -188,8 +188,8 @@ read_check(const Tutti__V1__StoreServiceCheckResponse *response, size_t count, b
     size_t i;
 
     if (response->n_exist != count) {
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "%zu answers came for %zu keys", response->n_exist,
-                          count);
+        return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER", "%zu answers came for %zu keys",
+                              response->n_exist, count);
     }
     for (i = 0; i < count && ret_exist != NULL; i++) {
         ret_exist[i] = response->exist[i];

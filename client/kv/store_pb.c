@@ -39,8 +39,7 @@ client_read_value(ProtobufCBinaryData value, void **ret_value, size_t *ret_size,
     char *copy = malloc(value.len + 1);
 
     if (copy == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a value of %zu bytes",
-                          value.len);
+        return TUTTI_FAIL_MEMORY(err, "no memory for a value of %zu bytes", value.len);
     }
     if (value.len > 0) {
         memcpy(copy, value.data, value.len);
@@ -232,9 +231,9 @@ static tutti_code
 keep_token(const Tutti__V1__StoreServiceListResponse *page, page_token *ret, tutti_error *err)
 {
     if (page->next_page_token.len > sizeof(ret->bytes)) {
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS,
-                          "the coordinator answered a page token of %zu bytes",
-                          page->next_page_token.len);
+        return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                              "the coordinator answered a page token of %zu bytes",
+                              page->next_page_token.len);
     }
     ret->size =
         page->n_entries == 0 ? 0 : page->next_page_token.len; /* no progress, no next page */
@@ -405,7 +404,8 @@ watch_once(watching *self, Tutti__V1__StoreServiceWatchRequest *request, tutti_e
     if (enough || (self->stands && code == TUTTI_DEADLINE_EXCEEDED)) {
         return TUTTI_OK;
     }
-    return code == TUTTI_OK ? TUTTI_FAIL(err, TUTTI_UNAVAILABLE, "the coordinator ended the watch")
+    return code == TUTTI_OK ? TUTTI_FAIL_FOR(err, TUTTI_UNAVAILABLE, "CONNECTION_LOST",
+                                             "the coordinator ended the watch")
                             : code;
 }
 

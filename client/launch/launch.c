@@ -164,7 +164,7 @@ tutti_launch(const tutti_launch_options *options, tutti_launched **ret_launched,
     TUTTI_TRY(take_launch_options(options, &own, err));
     self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to launch an agent");
+        return TUTTI_FAIL_MEMORY(err, "no memory to launch an agent");
     }
     self->owner = getpid();
     code = launch_coordinator(self, &own, err);

@@ -322,8 +322,7 @@ client_list_make(tutti_client *client, tutti_op_kind kind, const tutti_op *op,
     TUTTI_TRY(check_list_op(kind, op, count, err));
     self = new_list(client, kind, arrays, count);
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a list of %zu arrays",
-                          count);
+        return TUTTI_FAIL_MEMORY(err, "no memory for a list of %zu arrays", count);
     }
     code = lay_out(self, err);
     if (code == TUTTI_OK && !op->async && find_places(self)) {
@@ -331,10 +330,10 @@ client_list_make(tutti_client *client, tutti_op_kind kind, const tutti_op *op,
         return TUTTI_OK;
     }
     if (code == TUTTI_OK && !make_rooms(self)) {
-        code = TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
-                          "no memory to pack %" PRIu64 " bytes of a list, and %" PRIu64
-                          " bytes of its results",
-                          self->in_bytes, self->out_bytes);
+        code = TUTTI_FAIL_MEMORY(err,
+                                 "no memory to pack %" PRIu64 " bytes of a list, and %" PRIu64
+                                 " bytes of its results",
+                                 self->in_bytes, self->out_bytes);
     }
     if (code != TUTTI_OK) {
         client_list_free(self);

@@ -88,8 +88,7 @@ put_object(tutti_client *client, const tutti_object *objects, size_t count, int6
     }
     bytes = malloc(total + 1);
     if (bytes == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for objects of %zu bytes",
-                          total);
+        return TUTTI_FAIL_MEMORY(err, "no memory for objects of %zu bytes", total);
     }
     for (i = 0; i < count; i++) {
         const size_t size = client_object_write(&objects[i], bytes + at);
@@ -116,8 +115,7 @@ get_object(tutti_client *client, const tutti_handle *handle, tutti_object *ret_o
     TUTTI_TRY(tutti_spec_size(&handle->spec, NULL, &size, err));
     bytes = malloc((size_t)size + 1);
     if (bytes == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for an object of %zu bytes",
-                          (size_t)size);
+        return TUTTI_FAIL_MEMORY(err, "no memory for an object of %zu bytes", (size_t)size);
     }
     code = tutti_tensor_read(client, handle->text, bytes, size, NULL, err);
     if (code == TUTTI_OK) {
@@ -177,7 +175,7 @@ run_one(tutti_client *client, op_fn fn, tutti_op *op, const tutti_object *object
     tutti_code code = TUTTI_OK;
 
     if (count > 0 && sizes == NULL) {
-        code = TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu objects", count);
+        code = TUTTI_FAIL_MEMORY(err, "no memory for %zu objects", count);
     } else if (count > 0) {
         code = put_object(client, objects, count, sizes, &input, err);
     }
@@ -264,8 +262,7 @@ get_all(tutti_client *client, const tutti_op_more *more, tutti_object **ret_obje
     size_t i;
 
     if (objects == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu objects",
-                          more->output_count);
+        return TUTTI_FAIL_MEMORY(err, "no memory for %zu objects", more->output_count);
     }
     for (i = 0; i < more->output_count && code == TUTTI_OK; i++) {
         code = get_object(client, &more->outputs[i], &objects[i], err);

@@ -42,8 +42,8 @@ client_object_read(const unsigned char *bytes, size_t size, tutti_object *ret_ob
     tutti_code code = TUTTI_OK;
 
     if (message == NULL || strlen(message->content_type) > TUTTI_CONTENT_TYPE_MAX) {
-        code = TUTTI_FAIL(
-            err, TUTTI_DATA_LOSS,
+        code = TUTTI_FAIL_FOR(
+            err, TUTTI_DATA_LOSS, "NOT_AN_OBJECT",
             "%zu bytes came that are not an object: let all ranks call the op for objects", size);
     }
     if (code == TUTTI_OK) {

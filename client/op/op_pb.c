@@ -191,8 +191,7 @@ client_write_lists(const tutti_op *op, const client_inline *memory, wire_op *ret
     ret->input_count = 0;
     if ((count > 0 && !make_wire_lists(ret, count, inline_list)) ||
         (memory != NULL && memory->list_rooms != NULL && !write_rooms(memory, ret))) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a list of %zu tensors",
-                          count);
+        return TUTTI_FAIL_MEMORY(err, "no memory for a list of %zu tensors", count);
     }
     for (i = 0; i < count; i++) {
         tutti__v1__tensor_arg__init(&ret->memory[i]);
@@ -238,8 +237,7 @@ read_outputs(Tutti__V1__TensorRef *const *outputs, size_t count, tutti_op_more *
     }
     more->outputs = calloc(count, sizeof(*more->outputs));
     if (more->outputs == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a list of %zu tensors",
-                          count);
+        return TUTTI_FAIL_MEMORY(err, "no memory for a list of %zu tensors", count);
     }
     more->output_count = count;
     for (i = 0; i < count; i++) {

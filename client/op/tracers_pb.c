@@ -99,8 +99,7 @@ read_infos(const Tutti__V1__ListTracersResponse *response, tutti_tracer_info **r
     size_t i;
 
     if (infos == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu tracers",
-                          response->n_tracers);
+        return TUTTI_FAIL_MEMORY(err, "no memory for %zu tracers", response->n_tracers);
     }
     for (i = 0; i < response->n_tracers; i++) {
         const Tutti__V1__TracerInfo *info = response->tracers[i];
@@ -157,7 +156,7 @@ write_given(const tutti_backward_options *options, wire_given *ret, tutti_error 
     ret->memory = calloc(count + 1, sizeof(*ret->memory));
     ret->messages = calloc(count + 1, sizeof(Tutti__V1__GradientArg *));
     if (ret->memory == NULL || ret->messages == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu gradients", count);
+        return TUTTI_FAIL_MEMORY(err, "no memory for %zu gradients", count);
     }
     for (i = 0; i < count; i++) {
         tutti__v1__gradient_arg__init(&ret->memory[i]);
@@ -177,8 +176,7 @@ read_found(const Tutti__V1__BackwardResponse *response, tutti_gradient **ret_fou
     size_t i;
 
     if (found == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu gradients",
-                          response->n_gradients);
+        return TUTTI_FAIL_MEMORY(err, "no memory for %zu gradients", response->n_gradients);
     }
     for (i = 0; i < response->n_gradients && code == TUTTI_OK; i++) {
         const Tutti__V1__GradientRef *one = response->gradients[i];

@@ -56,8 +56,8 @@ check_statuses(Tutti__V1__WorkStatus *const *messages, size_t got, size_t count,
     size_t i;
 
     if (got != count) {
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the agent was asked for %zu works, answered %zu",
-                          count, got);
+        return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                              "the agent was asked for %zu works, answered %zu", count, got);
     }
     for (i = 0; i < count && code == TUTTI_OK; i++) {
         code = read_status(messages[i], &status, err);

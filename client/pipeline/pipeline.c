@@ -48,7 +48,8 @@ new_pipeline(tutti_client *client, const tutti_pipeline_options *options, tutti_
     tutti_code code;
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a pipeline");
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "SYSTEM_LIMIT",
+                              "no memory for a pipeline");
     }
     self->client = client;
     self->in_flight_max = choose_in_flight(client, options->in_flight_max);
@@ -102,8 +103,8 @@ pipeline_end(tutti_pipeline *pipeline, tutti_error *err)
 {
     if (pipeline->stream != NULL) {
         if (tutti_rpc_stream_finish(pipeline->stream, &pipeline->ended) == TUTTI_OK) {
-            (void)TUTTI_FAIL(&pipeline->ended, TUTTI_UNAVAILABLE,
-                             "the agent has ended the stream of commands");
+            (void)TUTTI_FAIL_FOR(&pipeline->ended, TUTTI_UNAVAILABLE, "CONNECTION_LOST",
+                                 "the agent has ended the stream of commands");
         }
         pipeline->stream = NULL;
     }

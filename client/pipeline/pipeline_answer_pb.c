@@ -110,8 +110,8 @@ pipeline_read_call(tutti_rpc_message *message, pipeline_call *call, tutti_error 
     call->result.id = call->id;
     client_read_error(NULL, &call->result.error);
     if (answer->result_case == TUTTI__V1__RUN_RESPONSE__RESULT__NOT_SET) {
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the agent answered call %" PRIu64 " with nothing",
-                          call->id);
+        return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                              "the agent answered call %" PRIu64 " with nothing", call->id);
     }
     if (answer->result_case == TUTTI__V1__RUN_RESPONSE__RESULT_ERROR) {
         client_read_error(answer->error, &call->result.error);
@@ -132,9 +132,9 @@ pipeline_read_answer(tutti_pipeline *pipeline, tutti_rpc_message *message, tutti
     tutti_code code;
 
     if (call == NULL || call->answered) {
-        code =
-            TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the agent answered call %" PRIu64 ", which %s",
-                       answer->id, call == NULL ? "was not submitted" : "it had answered already");
+        code = TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                              "the agent answered call %" PRIu64 ", which %s", answer->id,
+                              call == NULL ? "was not submitted" : "it had answered already");
         tutti_rpc_message_free(message);
         return code;
     }

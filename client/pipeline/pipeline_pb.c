@@ -89,7 +89,7 @@ begin_pipeline(tutti_pipeline *pipeline, const client_inline *memory, tutti_erro
     pipeline_call *call = calloc(1, sizeof(*call));
 
     if (call == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a call");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a call");
     }
     tutti_list_init(&call->done);
     if (memory != NULL) {

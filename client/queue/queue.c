@@ -271,7 +271,7 @@ tutti_queue_cancel(tutti_queue *queue, uint64_t id, tutti_error *err)
     TUTTI_TRY(client_check_process(queue->client, err));
     packed = queue_pack_cancel(id);
     if (packed == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to cancel an op");
+        return TUTTI_FAIL_MEMORY(err, "no memory to cancel an op");
     }
     (void)pthread_mutex_lock(&queue->lock);
     code = add_cancel(queue, id, &packed, err);
@@ -451,10 +451,11 @@ static tutti_code
 check_agent(const tutti_client *client, tutti_error *err)
 {
     if (client->agent.queue_commands_max < 2) {
-        return TUTTI_FAIL(err, TUTTI_UNIMPLEMENTED,
-                          "the agent (version %s) is older than completion queues: update it, or "
-                          "use tutti_pipeline_open",
-                          client->agent.version);
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_UNIMPLEMENTED, "OLD_AGENT",
+            "the agent (version %s) is older than completion queues: update it, or "
+            "use tutti_pipeline_open",
+            client->agent.version);
     }
     return TUTTI_OK;
 }
@@ -494,7 +495,7 @@ tutti_queue_open(tutti_client *client, const tutti_queue_options *options, tutti
     }
     self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a queue");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a queue");
     }
     self->client = client;
     self->options = own;

@@ -42,7 +42,7 @@ queue_open_stream(tutti_queue *queue, tutti_error *err)
     tutti_code code;
 
     if (opening == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a stream");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a stream");
     }
     queue->lane = client_lane_open(queue->client, &client_commands);
     options.lane = queue->lane == NULL ? NULL : &queue->lane->end;
@@ -76,9 +76,9 @@ queue_read_answer(tutti_queue *queue, tutti_rpc_message *message, tutti_error *e
     tutti_code code;
 
     if (item == NULL) {
-        code =
-            TUTTI_FAIL(err, TUTTI_DATA_LOSS,
-                       "the agent answered op %" PRIu64 ", which is not outstanding", answer->id);
+        code = TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                              "the agent answered op %" PRIu64 ", which is not outstanding",
+                              answer->id);
         tutti_rpc_message_free(message);
         return code;
     }
@@ -196,7 +196,7 @@ submit_item(tutti_queue *queue, tutti_op_kind kind, const tutti_op *op, client_i
     hook.item = new_item(memory, user);
     if (hook.item == NULL) {
         free_load(queue, load);
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for an op");
+        return TUTTI_FAIL_MEMORY(err, "no memory for an op");
     }
     take_load(hook.item, load);
     memory->request_hook = &hook.hook;
@@ -309,7 +309,7 @@ tutti_queue_submit_list(tutti_queue *queue, tutti_op_kind kind, const tutti_op *
         memory = client_list_memory(load.list);
     } else if ((load.stage = queue_stage_make_list(&own, load.list)) == NULL) {
         client_list_free(load.list);
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for an op");
+        return TUTTI_FAIL_MEMORY(err, "no memory for an op");
     }
     return submit_item(queue, kind, &own, &memory, &load, user, ret_id, err);
 }

@@ -80,8 +80,8 @@ end_source(tutti_queue *queue, const tutti_error *failure)
     const tutti_code code = tutti_rpc_duplex_end(queue->duplex, &err);
 
     if (code == TUTTI_OK) {
-        (void)TUTTI_FAIL(&err, TUTTI_UNAVAILABLE,
-                         "the agent has ended the stream of commands: open another queue");
+        (void)TUTTI_FAIL_FOR(&err, TUTTI_UNAVAILABLE, "CONNECTION_LOST",
+                             "the agent has ended the stream of commands: open another queue");
     }
     queue_ready_dry(&queue->ready);
     queue_break(queue, failure->code == TUTTI_OK ? &err : failure);

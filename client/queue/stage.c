@@ -65,7 +65,7 @@ queue_stage_make(tutti_op_kind kind, tutti_op *op, client_inline *memory, queue_
     TUTTI_TRY(check_large(memory, err));
     self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for an op");
+        return TUTTI_FAIL_MEMORY(err, "no memory for an op");
     }
     tutti_list_init(&self->link);
     self->spec = *memory->spec;
@@ -261,8 +261,9 @@ start_stagers(tutti_queue *queue, tutti_error *err)
     }
     return queue->stager_count > 0
                ? TUTTI_OK
-               : TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
-                            "could not start a thread to upload for a queue: %s", strerror(failed));
+               : TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "SYSTEM_LIMIT",
+                                "could not start a thread to upload for a queue: %s",
+                                strerror(failed));
 }
 
 tutti_code

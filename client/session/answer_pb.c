@@ -19,8 +19,7 @@ read_failed_workers(const Tutti__V1__DriveResponse *answer, tutti_session_result
     }
     result->failed = calloc(answer->n_failed, sizeof(*result->failed));
     if (result->failed == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu errors",
-                          answer->n_failed);
+        return TUTTI_FAIL_MEMORY(err, "no memory for %zu errors", answer->n_failed);
     }
     for (i = 0; i < answer->n_failed; i++) {
         result->failed[i].worker = answer->failed[i]->worker;
@@ -45,8 +44,7 @@ read_worker_values(const Tutti__V1__DriveResponse *answer, tutti_session_result 
     }
     result->values = calloc(answer->n_values, sizeof(*result->values));
     if (result->values == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu values",
-                          answer->n_values);
+        return TUTTI_FAIL_MEMORY(err, "no memory for %zu values", answer->n_values);
     }
     for (i = 0; i < answer->n_values; i++) {
         result->values[i].worker = answer->values[i]->worker;
@@ -84,9 +82,9 @@ session_read_answer(tutti_session *session, tutti_rpc_message *message, tutti_er
     tutti_code code;
 
     if (command == NULL || command->answered) {
-        code =
-            TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the agent answered command %" PRIu64 ", which %s",
-                       answer->id, command == NULL ? "was not given" : "it had answered already");
+        code = TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                              "the agent answered command %" PRIu64 ", which %s", answer->id,
+                              command == NULL ? "was not given" : "it had answered already");
     } else {
         code = read_command_result(answer, command, err);
     }

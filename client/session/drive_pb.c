@@ -34,7 +34,7 @@ give_command(tutti_session *session, Tutti__V1__DriveRequest__CommandCase which,
     tutti_code code;
 
     if (command == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a command");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a command");
     }
     tutti_list_init(&command->done);
     command->id = session->last_id + 1;

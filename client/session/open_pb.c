@@ -21,7 +21,8 @@ static const tutti_rpc_stub stub_drive = {&tutti__v1__session_service__descripto
 static tutti_code
 fail_opened(const char *what, tutti_error *err)
 {
-    return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the agent answered a session %s", what);
+    return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER", "the agent answered a session %s",
+                          what);
 }
 
 static tutti_code
@@ -92,8 +93,7 @@ read_workers(tutti_session *session, const Tutti__V1__DriveOpened *opened, tutti
     session->workers = calloc(opened->n_workers, sizeof(*session->workers));
     session->clients = calloc(opened->n_workers, sizeof(tutti_client *));
     if (session->texts == NULL || session->workers == NULL || session->clients == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu workers",
-                          opened->n_workers);
+        return TUTTI_FAIL_MEMORY(err, "no memory for %zu workers", opened->n_workers);
     }
     for (i = 0; i < opened->n_workers; i++) {
         const Tutti__V1__DriveWorker *worker = opened->workers[i];
@@ -156,10 +156,10 @@ receive_opened(tutti_session *session, tutti_rpc_message **ret_message, tutti_er
     const uint32_t timeout_ms = session->client->settings.timeout_ms;
 
     if (!tutti_rpc_stream_wait(session->stream, client_deadline(session->client, 0))) {
-        return TUTTI_FAIL(err, TUTTI_DEADLINE_EXCEEDED,
-                          "the agent at %s has not opened the session in %" PRIu32
-                          " ms: a worker may be slow or silent, tutti status shows the ranks",
-                          session->client->settings.agent, timeout_ms);
+        return TUTTI_FAIL_FOR(err, TUTTI_DEADLINE_EXCEEDED, "TIMEOUT",
+                              "the agent at %s has not opened the session in %" PRIu32
+                              " ms: a worker may be slow or silent, tutti status shows the ranks",
+                              session->client->settings.agent, timeout_ms);
     }
     if (tutti_rpc_stream_read(session->stream, ret_message, NULL) != TUTTI_OK ||
         *ret_message == NULL) {

@@ -77,7 +77,7 @@ open_session(tutti_client *client, const tutti_session_options *options,
     tutti_code code;
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a session");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a session");
     }
     self->client = client;
     self->in_flight_max = choose_session_window(client, options->in_flight_max);
@@ -161,8 +161,8 @@ session_end(tutti_session *session, tutti_error *err)
 {
     if (session->stream != NULL) {
         if (session_finish(session, &session->ended) == TUTTI_OK) {
-            (void)TUTTI_FAIL(&session->ended, TUTTI_UNAVAILABLE,
-                             "the agent has ended the session's stream: open another one");
+            (void)TUTTI_FAIL_FOR(&session->ended, TUTTI_UNAVAILABLE, "CONNECTION_LOST",
+                                 "the agent has ended the session's stream: open another one");
         }
     }
     return tutti_error_pass(err, &session->ended);

@@ -32,10 +32,10 @@ check_rank(const tutti_worker_info *worker, const tutti_client *client, tutti_er
     const tutti_agent_info *info = tutti_whoami(client);
 
     if (info->rank != worker->rank) {
-        return TUTTI_FAIL(err, TUTTI_UNAVAILABLE,
-                          "worker %" PRIu32 " is rank %" PRIu32 ", but the agent at %s is rank "
-                          "%" PRIu32 ": it was started anew, open another session",
-                          worker->worker, worker->rank, worker->address, info->rank);
+        return TUTTI_FAIL_FOR(err, TUTTI_UNAVAILABLE, "CONNECTION_LOST",
+                              "worker %" PRIu32 " is rank %" PRIu32 ", but the agent at %s is rank "
+                              "%" PRIu32 ": it was started anew, open another session",
+                              worker->worker, worker->rank, worker->address, info->rank);
     }
     return TUTTI_OK;
 }

@@ -218,7 +218,7 @@ make_chunk(client_arena *arena, uint64_t bytes, uint64_t least, chunk **ret_chun
     if (self == NULL || all == NULL) {
         free(self);
         free(all);
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the arena's bookkeeping");
+        return TUTTI_FAIL_MEMORY(err, "no memory for the arena's bookkeeping");
     }
     tutti_list_init(&self->spans);
     tutti_list_init(&self->link);
@@ -579,7 +579,7 @@ tutti_alloc(tutti_client *client, uint64_t bytes, void **ret_memory, tutti_error
             "this process is a fork of the one that has connected: connect again");
     }
     if (self == NULL || bytes > INT64_MAX) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory of %" PRIu64 " bytes", bytes);
+        return TUTTI_FAIL_MEMORY(err, "no memory of %" PRIu64 " bytes", bytes);
     }
     TUTTI_TRY(client_check_member(client, err));
     memory = take_room(client, self, size);
@@ -592,7 +592,7 @@ tutti_alloc(tutti_client *client, uint64_t bytes, void **ret_memory, tutti_error
         (void)pthread_mutex_unlock(&self->lock);
     }
     if (memory == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the arena's bookkeeping");
+        return TUTTI_FAIL_MEMORY(err, "no memory for the arena's bookkeeping");
     }
     *ret_memory = memory;
     return TUTTI_OK;

@@ -27,8 +27,8 @@ check_same(client_parallel_transfer *parallel, const tutti_handle *found, uint64
         return TUTTI_OK;
     }
     atomic_store(&parallel->again, true);
-    return TUTTI_FAIL(err, TUTTI_ABORTED,
-                      "the tensor was written while it was read: read it again");
+    return TUTTI_FAIL_FOR(err, TUTTI_ABORTED, "TENSOR_CHANGED",
+                          "the tensor was written while it was read: read it again");
 }
 
 /* The first message says what it is. */
@@ -42,7 +42,8 @@ check_start(client_transfer_stream *self, const Tutti__V1__DownloadResponse *res
     tutti_code code = client_read_handle(response->tensor, true, &found, err);
 
     if (code == TUTTI_OK && !found.known) {
-        code = TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the agent sends a tensor without a spec");
+        code = TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                              "the agent sends a tensor without a spec");
     }
     if (code == TUTTI_OK) {
         code = tutti_spec_size(&found.spec, NULL, &bytes, err);
@@ -68,11 +69,11 @@ take_chunk(client_transfer_stream *self, tutti_rpc_message *message, void *data,
 
     if (size > 0 && (response->offset != self->offset + self->done_bytes ||
                      size > self->total_bytes - self->done_bytes)) {
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS,
-                          "the agent sent %zu bytes for offset %" PRIu64 ", %" PRIu64 " of %" PRIu64
-                          " were next",
-                          size, response->offset, self->offset + self->done_bytes,
-                          self->offset + self->total_bytes);
+        return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                              "the agent sent %zu bytes for offset %" PRIu64 ", %" PRIu64
+                              " of %" PRIu64 " were next",
+                              size, response->offset, self->offset + self->done_bytes,
+                              self->offset + self->total_bytes);
     }
     tutti_rpc_message_read(message, (char *)data + self->offset + self->done_bytes, size);
     return client_part_moved(self, size) ? TUTTI_OK : TUTTI_ABORTED;

@@ -51,9 +51,9 @@ read_lease(tutti_lease *lease, uint64_t *ret_number, tutti_error *err)
     const Tutti__V1__LeaseResponse *response;
 
     if (!tutti_rpc_stream_wait(lease->stream, client_deadline(lease->client, 0))) {
-        return TUTTI_FAIL(err, TUTTI_DEADLINE_EXCEEDED,
-                          "%s has not opened a lease within %" PRIu32 " ms",
-                          lease->client->settings.agent, lease->client->settings.timeout_ms);
+        return TUTTI_FAIL_FOR(err, TUTTI_DEADLINE_EXCEEDED, "TIMEOUT",
+                              "%s has not opened a lease within %" PRIu32 " ms",
+                              lease->client->settings.agent, lease->client->settings.timeout_ms);
     }
     TUTTI_TRY(tutti_rpc_stream_read(lease->stream, &message, err));
     if (message == NULL) {
@@ -63,8 +63,9 @@ read_lease(tutti_lease *lease, uint64_t *ret_number, tutti_error *err)
     *ret_number = response->lease;
     lease->number = response->lease;
     tutti_rpc_message_free(message);
-    return *ret_number != 0 ? TUTTI_OK
-                            : TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the agent opened lease 0");
+    return *ret_number != 0
+               ? TUTTI_OK
+               : TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER", "the agent opened lease 0");
 }
 
 static tutti_code
@@ -123,7 +124,7 @@ client_lease_take(tutti_client *client, tutti_lease **ret_lease, uint64_t *ret_n
     tutti_code code;
 
     if (lease == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a lease");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a lease");
     }
     lease->client = client;
     code = open_lease_stream(lease, ret_number, err);

@@ -46,8 +46,9 @@ map_share(tutti_client *client, const char *handle, bool writable, tutti_view *v
                                client->settings.timeout_ms, &view->share, err));
     if (view->share.bytes != offer.bytes || view->share.writable != writable) {
         tutti_share_drop(&view->share);
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS,
-                          "the memory that the agent sent is not the memory that was asked for");
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+            "the memory that the agent sent is not the memory that was asked for");
     }
     view->handle = offer.handle;
     view->bytes = offer.bytes;
@@ -85,9 +86,9 @@ learn_share(tutti_client *client, const char *handle, tutti_view *view, tutti_er
 
     while (code == TUTTI_OK && !info.handle.known && !info.failed) {
         if (tutti_clock_ns() >= deadline_ns) {
-            return TUTTI_FAIL(err, TUTTI_DEADLINE_EXCEEDED,
-                              "the op that makes %.127s has not ended after %" PRIu32 " ms", handle,
-                              client->settings.timeout_ms);
+            return TUTTI_FAIL_FOR(err, TUTTI_DEADLINE_EXCEEDED, "TIMEOUT",
+                                  "the op that makes %.127s has not ended after %" PRIu32 " ms",
+                                  handle, client->settings.timeout_ms);
         }
         client_pause_ns(LOOK_AGAIN_NS);
         code = tutti_tensor_stat(client, handle, &info, err);
@@ -111,8 +112,7 @@ copy_share(tutti_client *client, const char *handle, tutti_view *view, tutti_err
     room = ((size_t)view->bytes / ALIGN + 1) * ALIGN;
     view->copy = view->bytes > SIZE_MAX / 2 ? NULL : aligned_alloc(ALIGN, room);
     if (view->copy == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
-                          "no memory for a copy of %" PRIu64 " bytes", view->bytes);
+        return TUTTI_FAIL_MEMORY(err, "no memory for a copy of %" PRIu64 " bytes", view->bytes);
     }
     return tutti_view_pull(view, err);
 }
@@ -164,7 +164,7 @@ tutti_tensor_map(tutti_client *client, const char *handle, uint32_t flags, tutti
     }
     view = calloc(1, sizeof(*view));
     if (view == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a view");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a view");
     }
     view->client = client;
     view->writable = (flags & TUTTI_MAP_WRITE) != 0;

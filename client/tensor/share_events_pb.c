@@ -32,17 +32,19 @@ read_events(const Tutti__V1__ShareEventsResponse *response, tutti_gpu_events *ev
     uint32_t i;
 
     if (response->n_events != events->count) {
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the agent sent %zu events, need %" PRIu32,
-                          response->n_events, events->count);
+        return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                              "the agent sent %zu events, need %" PRIu32, response->n_events,
+                              events->count);
     }
     for (i = 0; i < events->count; i++) {
         const Tutti__V1__SharedEvent *event = response->events[i];
 
         if (event->id == 0 || event->ipc_handle.len != sizeof(events->list[i].ipc_handle)) {
-            return TUTTI_FAIL(err, TUTTI_DATA_LOSS,
-                              "the agent sent event %" PRIu64 " with a handle of %zu bytes, need "
-                              "%zu",
-                              event->id, event->ipc_handle.len, sizeof(events->list[i].ipc_handle));
+            return TUTTI_FAIL_FOR(
+                err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                "the agent sent event %" PRIu64 " with a handle of %zu bytes, need "
+                "%zu",
+                event->id, event->ipc_handle.len, sizeof(events->list[i].ipc_handle));
         }
         events->list[i].id = event->id;
         memcpy(events->list[i].ipc_handle, event->ipc_handle.data, event->ipc_handle.len);
@@ -61,9 +63,9 @@ receive_events(tutti_gpu_events *events, tutti_rpc_message **ret_message, tutti_
         tutti_rpc_stream_cancel(events->stream);
         (void)tutti_rpc_stream_finish(events->stream, NULL);
         events->stream = NULL;
-        return TUTTI_FAIL(err, TUTTI_DEADLINE_EXCEEDED,
-                          "the agent has made no events in %" PRIu32 " ms",
-                          events->client->settings.timeout_ms);
+        return TUTTI_FAIL_FOR(err, TUTTI_DEADLINE_EXCEEDED, "TIMEOUT",
+                              "the agent has made no events in %" PRIu32 " ms",
+                              events->client->settings.timeout_ms);
     }
     code = tutti_rpc_stream_read(events->stream, ret_message, err);
     if (code == TUTTI_OK && *ret_message != NULL) {
@@ -71,7 +73,9 @@ receive_events(tutti_gpu_events *events, tutti_rpc_message **ret_message, tutti_
     }
     code = tutti_rpc_stream_finish(events->stream, err);
     events->stream = NULL;
-    return code != TUTTI_OK ? code : TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the agent lent nothing");
+    return code != TUTTI_OK
+               ? code
+               : TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER", "the agent lent nothing");
 }
 
 static tutti_code
@@ -109,7 +113,7 @@ tutti_gpu_events_open(tutti_client *client, const char *device, uint32_t count,
     }
     events = calloc(1, sizeof(*events) + count * sizeof(events->list[0]));
     if (events == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for events");
+        return TUTTI_FAIL_MEMORY(err, "no memory for events");
     }
     events->client = client;
     events->count = count;

@@ -28,8 +28,9 @@ read_gpu_offer(const Tutti__V1__ShareGpuResponse *response, tutti_gpu_share_info
 
     TUTTI_TRY(client_read_handle(response->tensor, true, &info.handle, err));
     if (response->ipc_handle.len != sizeof(info.ipc_handle)) {
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the agent sent a handle of %zu bytes, need %zu",
-                          response->ipc_handle.len, sizeof(info.ipc_handle));
+        return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                              "the agent sent a handle of %zu bytes, need %zu",
+                              response->ipc_handle.len, sizeof(info.ipc_handle));
     }
     memcpy(info.ipc_handle, response->ipc_handle.data, sizeof(info.ipc_handle));
     client_read_text(response->gpu_uuid, info.gpu_uuid, sizeof(info.gpu_uuid));
@@ -48,10 +49,10 @@ receive_gpu_offer(tutti_gpu_share *share, tutti_rpc_message **ret_message, tutti
         tutti_rpc_stream_cancel(share->stream);
         (void)tutti_rpc_stream_finish(share->stream, NULL);
         share->stream = NULL;
-        return TUTTI_FAIL(err, TUTTI_DEADLINE_EXCEEDED,
-                          "the agent has not lent the tensor in %" PRIu32
-                          " ms: an op that uses it still runs",
-                          share->client->settings.timeout_ms);
+        return TUTTI_FAIL_FOR(err, TUTTI_DEADLINE_EXCEEDED, "TIMEOUT",
+                              "the agent has not lent the tensor in %" PRIu32
+                              " ms: an op that uses it still runs",
+                              share->client->settings.timeout_ms);
     }
     code = tutti_rpc_stream_read(share->stream, ret_message, err);
     if (code == TUTTI_OK && *ret_message != NULL) {
@@ -59,7 +60,9 @@ receive_gpu_offer(tutti_gpu_share *share, tutti_rpc_message **ret_message, tutti
     }
     code = tutti_rpc_stream_finish(share->stream, err);
     share->stream = NULL;
-    return code != TUTTI_OK ? code : TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the agent lent nothing");
+    return code != TUTTI_OK
+               ? code
+               : TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER", "the agent lent nothing");
 }
 
 static tutti_code
@@ -93,7 +96,7 @@ tutti_tensor_share_gpu(tutti_client *client, const char *handle, tutti_gpu_share
     TUTTI_TRY(client_check_handle(handle, err));
     share = calloc(1, sizeof(*share));
     if (share == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a share of a GPU");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a share of a GPU");
     }
     share->client = client;
     code = open_gpu_share(share, handle, err);

@@ -22,7 +22,8 @@ read_offer(const Tutti__V1__ShareResponse *response, client_share_offer *ret, tu
         strlen(response->socket) >= sizeof(offer.socket) || !offer.handle.known ||
         tutti_spec_size(&offer.handle.spec, NULL, &bytes, NULL) != TUTTI_OK ||
         bytes != offer.bytes) {
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the agent sent a malformed offer of its memory");
+        return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                              "the agent sent a malformed offer of its memory");
     }
     memcpy(offer.token, response->token.data, sizeof(offer.token));
     memcpy(offer.socket, response->socket, strlen(response->socket) + 1);

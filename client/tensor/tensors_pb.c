@@ -222,7 +222,8 @@ read_tensors_info(const Tutti__V1__TensorInfo *message, tutti_tensor_info *ret, 
     tutti_tensor_info info = {0};
 
     if (message == NULL) {
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the agent answered nothing about the tensor");
+        return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                              "the agent answered nothing about the tensor");
     }
     TUTTI_TRY(client_read_handle(message->tensor, true, &info.handle, err));
     client_read_text(message->name, info.name, sizeof(info.name));

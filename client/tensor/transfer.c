@@ -155,9 +155,9 @@ client_parallel_transfer_start_others(client_parallel_transfer *self, tutti_erro
         const int failed = tutti_thread_start(&self->threads[self->started + 1], run_other, self);
 
         if (failed != 0) {
-            return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
-                              "could not start a thread for a stream of a transfer: %s",
-                              strerror(failed));
+            return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "SYSTEM_LIMIT",
+                                  "could not start a thread for a stream of a transfer: %s",
+                                  strerror(failed));
         }
         self->started++;
     }

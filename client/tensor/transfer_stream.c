@@ -137,9 +137,9 @@ client_part_end(client_transfer_stream *self, tutti_code code, tutti_error *err)
     ended = tutti_rpc_stream_finish(self->stream, &status);
     client_zero_copy_end(&self->ref, self->client, self->conn);
     if (self->given_up) {
-        return TUTTI_FAIL(err, TUTTI_CANCELLED,
-                          "the transfer was given up after %" PRIu64 " of %" PRIu64 " bytes",
-                          (uint64_t)atomic_load(&parallel->done_bytes), parallel->total_bytes);
+        return TUTTI_FAIL_FOR(err, TUTTI_CANCELLED, "GIVEN_UP",
+                              "the transfer was given up after %" PRIu64 " of %" PRIu64 " bytes",
+                              (uint64_t)atomic_load(&parallel->done_bytes), parallel->total_bytes);
     }
     if (stalled) {
         return fail_stalled(self, err);
@@ -151,8 +151,8 @@ client_part_end(client_transfer_stream *self, tutti_code code, tutti_error *err)
         return tutti_error_pass(err, &status);
     }
     return code == TUTTI_OK ? TUTTI_OK
-                            : TUTTI_FAIL(err, TUTTI_DATA_LOSS,
-                                         "the agent ended the transfer after %" PRIu64
-                                         " of %" PRIu64 " bytes without saying why",
-                                         self->done_bytes, self->total_bytes);
+                            : TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                                             "the agent ended the transfer after %" PRIu64
+                                             " of %" PRIu64 " bytes without saying why",
+                                             self->done_bytes, self->total_bytes);
 }

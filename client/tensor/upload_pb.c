@@ -84,9 +84,9 @@ read_upload_answer(client_transfer_stream *self, tutti_handle *ret_handle, tutti
     }
     response = tutti_rpc_message_get(message);
     if (response->byte_count != sent_bytes) {
-        code =
-            TUTTI_FAIL(err, TUTTI_DATA_LOSS, "%" PRIu64 " bytes were sent, the agent took %" PRIu64,
-                       sent_bytes, response->byte_count);
+        code = TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                              "%" PRIu64 " bytes were sent, the agent took %" PRIu64, sent_bytes,
+                              response->byte_count);
     } else if (self->index == 0) {
         code = client_read_handle(response->tensor, true, ret_handle, err);
     }

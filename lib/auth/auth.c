@@ -59,7 +59,7 @@ tutti_auth_open(const tutti_auth_options *options, tutti_auth **ret_auth, tutti_
     tutti_code code;
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for tokens");
+        return TUTTI_FAIL_MEMORY(err, "no memory for tokens");
     }
     self->options = options;
     atomic_init(&self->rank, -1);
@@ -180,7 +180,7 @@ auth_grant_dup(const tutti_auth_grant *from, tutti_error *err)
     tutti_auth_grant *grant = malloc(sizeof(*grant));
 
     if (grant == NULL) {
-        (void)TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a grant");
+        (void)TUTTI_FAIL_MEMORY(err, "no memory for a grant");
         return NULL;
     }
     /* A grant never changes from here on; only its count of references does. */
@@ -256,7 +256,7 @@ auth_find_token(tutti_auth *self, const char *token, tutti_auth_grant **ret_gran
     tutti_code code = TUTTI_OK;
 
     if (EVP_Digest(token, strlen(token), digest, NULL, EVP_sha256(), NULL) != 1) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a token");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a token");
     }
     (void)pthread_mutex_lock(&self->lock);
     look_at_keys(self, tutti_clock_ns());

@@ -52,9 +52,10 @@ join_cert(const char *folder, const char *name, const char *end, char ret_path[P
 {
     const int size = snprintf(ret_path, PATH_BYTES, "%s/%s%s", folder, name, end);
 
-    return size > 0 && size < PATH_BYTES ? TUTTI_OK
-                                         : TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                                                      "the path of %.64s%s is too long", name, end);
+    return size > 0 && size < PATH_BYTES
+               ? TUTTI_OK
+               : TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                                "the path of %.64s%s is too long", name, end);
 }
 
 /* ------------------------------------------------------------------------------ certificates */
@@ -66,7 +67,8 @@ fail_openssl(tutti_error *err, const char *what)
 
     ERR_error_string_n(ERR_get_error(), words, sizeof(words));
     ERR_clear_error();
-    return TUTTI_FAIL(err, TUTTI_INTERNAL, "OpenSSL could not make %s: %s", what, words);
+    return TUTTI_FAIL_FOR(err, TUTTI_INTERNAL, "CRYPTO_FAILED", "OpenSSL could not make %s: %s",
+                          what, words);
 }
 
 /*
@@ -141,7 +143,7 @@ write_pair(const char *folder, const char *name, pair *self, tutti_error *err)
     tutti_code code = join_cert(folder, name, ".key", path, err);
 
     if (bio == NULL || PEM_write_bio_X509(bio, self->certificate) != 1) {
-        code = TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a certificate");
+        code = TUTTI_FAIL_MEMORY(err, "no memory for a certificate");
     }
     code = code == TUTTI_OK ? auth_write_private(path, self->key, err) : code;
     code = code == TUTTI_OK ? join_cert(folder, name, ".pem", path, err) : code;
@@ -212,14 +214,14 @@ read_authority(const char *folder, pair *ret, tutti_error *err)
     ERR_clear_error();
     if (code == TUTTI_OK && (ret->certificate == NULL || ret->key == NULL ||
                              X509_check_private_key(ret->certificate, ret->key) != 1)) {
-        code = TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "%s holds no authority: need ca.pem and ca.key that belong together",
-                          folder);
+        code = TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "NO_AUTHORITY",
+                              "%s holds no authority: need ca.pem and ca.key that belong together",
+                              folder);
     }
     if (code == TUTTI_OK && X509_cmp_current_time(X509_get0_notAfter(ret->certificate)) < 0) {
-        code =
-            TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                       "the authority in %s has expired: make a new one in another folder", folder);
+        code = TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "NO_AUTHORITY",
+                              "the authority in %s has expired: make a new one in another folder",
+                              folder);
     }
     return code;
 }
@@ -274,9 +276,9 @@ push_address(GENERAL_NAMES *names, const char *text, tutti_error *err)
     bool good;
 
     if (number == NULL && !is_host_name(text)) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "address \"%.64s\": need a host name or an IP address, without a port",
-                          text);
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+            "address \"%.64s\": need a host name or an IP address, without a port", text);
     }
     good = number != NULL ? push_name(names, GEN_IPADD, number) : push_text(names, GEN_DNS, text);
     return good ? TUTTI_OK : fail_openssl(err, "a name");
@@ -298,10 +300,10 @@ push_names(GENERAL_NAMES *names, const tutti_auth_certificate *wish, tutti_error
     }
     if (wish->grant != NULL) {
         (void)snprintf(uri, sizeof(uri), "tutti:%.240s", wish->grant);
-        TUTTI_TRY(
-            strlen(wish->grant) <= 240 && push_text(names, GEN_URI, uri)
-                ? TUTTI_OK
-                : TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "\"%.64s\" is too long", wish->grant));
+        TUTTI_TRY(strlen(wish->grant) <= 240 && push_text(names, GEN_URI, uri)
+                      ? TUTTI_OK
+                      : TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                                       "\"%.64s\" is too long", wish->grant));
     }
     return TUTTI_OK;
 }
@@ -310,9 +312,8 @@ static tutti_code
 put_names(X509 *certificate, const tutti_auth_certificate *wish, tutti_error *err)
 {
     GENERAL_NAMES *names = sk_GENERAL_NAME_new_null();
-    tutti_code code = names == NULL
-                          ? TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a certificate")
-                          : push_names(names, wish, err);
+    tutti_code code = names == NULL ? TUTTI_FAIL_MEMORY(err, "no memory for a certificate")
+                                    : push_names(names, wish, err);
 
     if (code == TUTTI_OK && sk_GENERAL_NAME_num(names) > 0 &&
         X509_add1_ext_i2d(certificate, NID_subject_alt_name, names, 0, X509V3_ADD_DEFAULT) != 1) {
@@ -364,8 +365,8 @@ tutti_auth_certificate_make(const char *folder, const tutti_auth_certificate *wi
     tutti_code code = tutti_check_name(wish->name, "certificate", err);
 
     if (code == TUTTI_OK && (strchr(wish->name, '/') != NULL || strcmp(wish->name, "ca") == 0)) {
-        code = TUTTI_FAIL(
-            err, TUTTI_INVALID_ARGUMENT,
+        code = TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
             "certificate name \"%s\": need a name that a file may have, other than ca", wish->name);
     }
     code = code == TUTTI_OK ? read_authority(folder, &authority, err) : code;

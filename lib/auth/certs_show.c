@@ -83,7 +83,8 @@ tutti_auth_certificate_show(const char *path, tutti_auth_shown *ret, tutti_error
     free(pem);
     ERR_clear_error();
     if (certificate == NULL) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "%s: no certificate in it", path);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_CREDENTIALS",
+                              "%s: no certificate in it", path);
     }
     show_name(X509_get_subject_name(certificate), ret->subject, sizeof(ret->subject));
     show_name(X509_get_issuer_name(certificate), ret->issuer, sizeof(ret->issuer));

@@ -320,8 +320,8 @@ parse_rule(char *word, tutti_auth_subject_rule *rule, tutti_error *err)
     char *equals = strrchr(word, '=');
 
     if (equals == NULL || equals == word || equals - word > TUTTI_AUTH_IDENTITY_MAX) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "\"%.64s\": need SUBJECT=ROLE[@JOB][#RANKS]",
-                          word);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                              "\"%.64s\": need SUBJECT=ROLE[@JOB][#RANKS]", word);
     }
     *equals = '\0';
     (void)snprintf(rule->subject, sizeof(rule->subject), "%s", word);
@@ -344,13 +344,13 @@ tutti_auth_subjects_parse(const char *text, tutti_auth_subject_rule **ret_rules,
     tutti_code code = TUTTI_OK;
 
     if (rules == NULL || copy == NULL) {
-        code = TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for subjects");
+        code = TUTTI_FAIL_MEMORY(err, "no memory for subjects");
     }
     while (code == TUTTI_OK && (word = strtok_r(rest, " \t\r\n", &rest)) != NULL) {
         code = count == TUTTI_AUTH_SUBJECTS_MAX
-                   ? TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                                "--token-subjects has more than %d subjects, the limit",
-                                TUTTI_AUTH_SUBJECTS_MAX)
+                   ? TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                                    "--token-subjects has more than %d subjects, the limit",
+                                    TUTTI_AUTH_SUBJECTS_MAX)
                    : parse_rule(word, &rules[count++], err);
     }
     free(copy);

@@ -37,8 +37,8 @@ auth_write_new(const char *path, const void *data, size_t size, unsigned mode, t
     tutti_code code;
 
     if (descriptor < 0 && errno == EEXIST) {
-        return TUTTI_FAIL(err, TUTTI_ALREADY_EXISTS,
-                          "%s is there already: remove it, or take another name", path);
+        return TUTTI_FAIL_FOR(err, TUTTI_ALREADY_EXISTS, "FILE_EXISTS",
+                              "%s is there already: remove it, or take another name", path);
     }
     if (descriptor < 0) {
         return TUTTI_FAIL_ERRNO(err, errno, "could not make %s", path);
@@ -65,7 +65,7 @@ auth_write_private(const char *path, EVP_PKEY *pkey, tutti_error *err)
     if (bio == NULL || PEM_write_bio_PKCS8PrivateKey(bio, pkey, NULL, NULL, 0, NULL, NULL) != 1) {
         BIO_free(bio);
         ERR_clear_error();
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a key");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a key");
     }
     size = BIO_get_mem_data(bio, &data);
     code = auth_write_new(path, data, size > 0 ? (size_t)size : 0, 0600, err);

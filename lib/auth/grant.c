@@ -83,15 +83,15 @@ tutti_auth_ranks_parse(const char *text, tutti_auth_grant *grant, tutti_error *e
 
     do {
         if (grant->range_count == TUTTI_AUTH_RANGES_MAX) {
-            return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "more than %d runs of ranks",
-                              TUTTI_AUTH_RANGES_MAX);
+            return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                                  "more than %d runs of ranks", TUTTI_AUTH_RANGES_MAX);
         }
         good =
             read_range(&at, &grant->ranges[grant->range_count++]) && (*at == '\0' || *at++ == ',');
     } while (good && at[-1] == ',');
     if (!good || *at != '\0') {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "ranks \"%.64s\", need the like of 0-3,7",
-                          text);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                              "ranks \"%.64s\", need the like of 0-3,7", text);
     }
     return TUTTI_OK;
 }
@@ -125,15 +125,15 @@ tutti_auth_grant_parse(const char *text, tutti_auth_grant *ret_grant, tutti_erro
         ret_grant->roles = tutti_auth_role_from(role);
     }
     if (ret_grant->roles == 0) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "\"%.64s\": need client, agent or admin, then @JOB and #RANKS if wanted",
-                          text);
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+            "\"%.64s\": need client, agent or admin, then @JOB and #RANKS if wanted", text);
     }
     if (*at == '@') {
         at++;
         if (!take_word(&at, "#", ret_grant->job, sizeof(ret_grant->job))) {
-            return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "\"%.64s\": the job's name is too long",
-                              text);
+            return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                                  "\"%.64s\": the job's name is too long", text);
         }
         code = tutti_check_name(ret_grant->job, "job", err);
     }

@@ -39,9 +39,9 @@ read_jwks_number(const json_t *jwk, const char *file, const char *name, number *
 
     if (!auth_base64url_decode(text, strlen(text), ret->bytes, sizeof(ret->bytes), &ret->size) ||
         ret->size == 0) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "%s: a key without \"%s\" as base64url of 1 to %d bytes", file, name,
-                          NUMBER_BYTES_MAX);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_CREDENTIALS",
+                              "%s: a key without \"%s\" as base64url of 1 to %d bytes", file, name,
+                              NUMBER_BYTES_MAX);
     }
     return TUTTI_OK;
 }
@@ -111,8 +111,8 @@ add_pkey(tutti_auth_keys *keys, const char *file, const json_t *jwk, EVP_PKEY *p
 
     ERR_clear_error();
     if (pkey == NULL) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "%s: key \"%.64s\" is invalid", file,
-                          get_jwks_text(jwk, "kid"));
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_CREDENTIALS",
+                              "%s: key \"%.64s\" is invalid", file, get_jwks_text(jwk, "kid"));
     }
     code = auth_keys_add_public(keys, file, get_jwks_text(jwk, "kid"), pkey, err);
     EVP_PKEY_free(pkey);
@@ -139,9 +139,9 @@ add_p256(tutti_auth_keys *keys, const char *file, const json_t *jwk, tutti_error
 
     code = code == TUTTI_OK ? read_jwks_number(jwk, file, "y", &y, err) : code;
     if (code == TUTTI_OK && (x.size != P256_BYTES || y.size != P256_BYTES)) {
-        code = TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "%s: a P-256 key of %zu and %zu bytes, need %d each", file, x.size,
-                          y.size, P256_BYTES);
+        code = TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_CREDENTIALS",
+                              "%s: a P-256 key of %zu and %zu bytes, need %d each", file, x.size,
+                              y.size, P256_BYTES);
     }
     return code == TUTTI_OK ? add_pkey(keys, file, jwk, make_p256(&x, &y), err) : code;
 }
@@ -186,8 +186,8 @@ static tutti_code
 add_jwk(tutti_auth_keys *keys, const char *file, const json_t *jwk, tutti_error *err)
 {
     if (strlen(get_jwks_text(jwk, "kid")) > TUTTI_AUTH_KEY_ID_MAX) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "%s: \"kid\" of more than %d bytes", file,
-                          TUTTI_AUTH_KEY_ID_MAX);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_CREDENTIALS",
+                              "%s: \"kid\" of more than %d bytes", file, TUTTI_AUTH_KEY_ID_MAX);
     }
     if (is_for(jwk, "RSA", "RS256")) {
         return add_rsa(keys, file, jwk, err);
@@ -210,8 +210,8 @@ auth_keys_parse_jwks(tutti_auth_keys *keys, const char *name, const char *text, 
     size_t i;
 
     if (root == NULL) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "%s: no JSON: %s in line %d", name, why.text,
-                          why.line);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_CREDENTIALS",
+                              "%s: no JSON: %s in line %d", name, why.text, why.line);
     }
     if (!json_is_array(list)) { /* one key alone is fine, too */
         code = add_jwk(keys, name, root, err);

@@ -55,17 +55,18 @@ auth_keys_add(tutti_auth_keys *keys, const char *name, const tutti_auth_key *key
     tutti_auth_key *own = &keys->keys[keys->count];
 
     if (keys->count == TUTTI_AUTH_KEYS_MAX) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "%s: more than %d keys", name,
-                          TUTTI_AUTH_KEYS_MAX);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_CREDENTIALS",
+                              "%s: more than %d keys", name, TUTTI_AUTH_KEYS_MAX);
     }
     if (key->algorithm == TUTTI_AUTH_HS256 && key->size < TUTTI_AUTH_SECRET_MIN) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "%s: secret of %zu bytes, need at least %d",
-                          name, key->size, TUTTI_AUTH_SECRET_MIN);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_CREDENTIALS",
+                              "%s: secret of %zu bytes, need at least %d", name, key->size,
+                              TUTTI_AUTH_SECRET_MIN);
     }
     *own = *key;
     own->bytes = malloc(key->size + 1);
     if (own->bytes == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a key");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a key");
     }
     memcpy(own->bytes, key->bytes, key->size);
     own->bytes[key->size] = '\0';
@@ -102,15 +103,15 @@ auth_keys_add_public(tutti_auth_keys *keys, const char *name, const char *id, EV
 
     ERR_clear_error();
     if (key.algorithm == 0) {
-        return TUTTI_FAIL(
-            err, TUTTI_INVALID_ARGUMENT,
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "BAD_CREDENTIALS",
             "%s: holds a key that cannot be used: need RSA of at least %d bits, or P-256", name,
             RSA_BITS_MIN);
     }
     bio = BIO_new(BIO_s_mem());
     if (bio == NULL || PEM_write_bio_PUBKEY(bio, pkey) != 1) {
         BIO_free(bio);
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a key");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a key");
     }
     (void)snprintf(key.id, sizeof(key.id), "%s", id);
     size = BIO_get_mem_data(bio, &key.bytes);
@@ -151,15 +152,15 @@ add_block(tutti_auth_keys *keys, const char *name, const char *kind, const unsig
     tutti_code code;
 
     if (strstr(kind, "PRIVATE KEY") != NULL) {
-        return TUTTI_FAIL(
-            err, TUTTI_INVALID_ARGUMENT,
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "BAD_CREDENTIALS",
             "%s: holds a private key: give the public key, which is enough to check tokens", name);
     }
     pkey = key_of_block(kind, data, size);
     if (pkey == NULL) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "%s: holds a PEM block \"%.40s\": need public keys or certificates", name,
-                          kind);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_CREDENTIALS",
+                              "%s: holds a PEM block \"%.40s\": need public keys or certificates",
+                              name, kind);
     }
     code = auth_keys_add_public(keys, name, "", pkey, err);
     EVP_PKEY_free(pkey);
@@ -227,8 +228,8 @@ parse_any(tutti_auth_keys *keys, const char *name, const char *text, size_t size
         code = parse_secret(keys, name, text, size, err);
     }
     if (code == TUTTI_OK && keys->count == 0) {
-        code = TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "%s: no key in it for HS256, RS256 or ES256",
-                          name);
+        code = TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_CREDENTIALS",
+                              "%s: no key in it for HS256, RS256 or ES256", name);
     }
     return code;
 }
@@ -242,7 +243,7 @@ tutti_auth_keys_parse(const char *name, const char *text, size_t size, tutti_aut
 
     assert(size <= TUTTI_AUTH_KEY_FILE_MAX);
     if (keys == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for keys");
+        return TUTTI_FAIL_MEMORY(err, "no memory for keys");
     }
     atomic_init(&keys->refs, 1);
     code = parse_any(keys, name, text, size, err);

@@ -80,10 +80,11 @@ read_signing_key(const char *path, tutti_auth_key *ret, tutti_error *err)
     }
     if (ret->algorithm == 0 ||
         (ret->algorithm == TUTTI_AUTH_HS256 && ret->size < TUTTI_AUTH_SECRET_MIN)) {
-        code = TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "%s: no key that signs: need a private RSA or P-256 key in PEM without a "
-                          "passphrase, or a secret of at least %d bytes",
-                          path, TUTTI_AUTH_SECRET_MIN);
+        code = TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "BAD_PATH",
+            "%s: no key that signs: need a private RSA or P-256 key in PEM without a "
+            "passphrase, or a secret of at least %d bytes",
+            path, TUTTI_AUTH_SECRET_MIN);
         OPENSSL_cleanse(text, size);
         free(text);
     }
@@ -102,8 +103,8 @@ check_wish(const tutti_auth_wish *wish, tutti_error *err)
 
     memset(&grant, 0, sizeof(grant));
     if (wish->role != NULL && tutti_auth_role_from(wish->role) == 0) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "role \"%.64s\", need client, agent or admin", wish->role);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                              "role \"%.64s\", need client, agent or admin", wish->role);
     }
     if (wish->job != NULL) {
         code = tutti_check_name(wish->job, "job", err);
@@ -145,8 +146,9 @@ write_signature(const tutti_auth_key *key, const tutti_auth_wish *wish, int64_t 
         text = jwt_encode_str(jwt);
     }
     if (text == NULL || strlen(text) > TUTTI_AUTH_TOKEN_MAX) {
-        code = TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "could not make the token: %s",
-                          text == NULL ? "libjwt could not sign it" : "more than 8000 bytes");
+        code = TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_CREDENTIALS",
+                              "could not make the token: %s",
+                              text == NULL ? "libjwt could not sign it" : "more than 8000 bytes");
     } else {
         memcpy(ret_token, text, strlen(text) + 1);
     }
@@ -201,7 +203,8 @@ tutti_auth_token_show(const char *token, char **ret_json, tutti_error *err)
     *ret_json = good ? json_dumps(both, JSON_INDENT(2)) : NULL;
     json_decref(both);
     return *ret_json != NULL ? TUTTI_OK
-                             : TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "that is no JSON web token");
+                             : TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_CREDENTIALS",
+                                              "that is no JSON web token");
 }
 
 /* ------------------------------------------------------------------------------ making keys */
@@ -216,7 +219,7 @@ make_secret(const char *path, tutti_error *err)
     tutti_code code;
 
     if (RAND_bytes(bytes, sizeof(bytes)) != 1) {
-        return TUTTI_FAIL(err, TUTTI_INTERNAL, "no random numbers");
+        return TUTTI_FAIL_FOR(err, TUTTI_INTERNAL, "CRYPTO_FAILED", "no random numbers");
     }
     for (i = 0; i < sizeof(bytes); i++) {
         (void)snprintf(text + 2 * i, 3, "%02x", bytes[i]);
@@ -234,7 +237,7 @@ write_public(const char *path, EVP_PKEY *pkey, tutti_error *err)
     char public[TUTTI_AUTH_PATH_MAX + sizeof(".pub")];
     BIO *bio = BIO_new(BIO_s_mem());
     char *data = NULL;
-    tutti_code code = TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a key");
+    tutti_code code = TUTTI_FAIL_MEMORY(err, "no memory for a key");
 
     (void)snprintf(public, sizeof(public), "%s.pub", path);
     if (bio != NULL && PEM_write_bio_PUBKEY(bio, pkey) == 1) {
@@ -253,15 +256,16 @@ tutti_auth_key_make(tutti_auth_algorithm algorithm, const char *path, tutti_erro
     tutti_code code;
 
     if (strlen(path) > TUTTI_AUTH_PATH_MAX) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "a path of %zu bytes, need at most %d",
-                          strlen(path), TUTTI_AUTH_PATH_MAX);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_PATH",
+                              "a path of %zu bytes, need at most %d", strlen(path),
+                              TUTTI_AUTH_PATH_MAX);
     }
     if (algorithm == TUTTI_AUTH_HS256) {
         return make_secret(path, err);
     }
     pkey = algorithm == TUTTI_AUTH_RS256 ? EVP_RSA_gen(3072) : EVP_EC_gen("P-256");
     if (pkey == NULL) {
-        return TUTTI_FAIL(err, TUTTI_INTERNAL, "OpenSSL made no key");
+        return TUTTI_FAIL_FOR(err, TUTTI_INTERNAL, "CRYPTO_FAILED", "OpenSSL made no key");
     }
     code = auth_write_private(path, pkey, err);
     if (code == TUTTI_OK) {

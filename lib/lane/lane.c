@@ -145,9 +145,9 @@ tutti_lane_attach(tutti_lane *lane, void *data, uint64_t bytes, int bell, tutti_
         if (bell >= 0) {
             (void)close(bell);
         }
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS,
-                          "the agent sent %llu bytes for a lane that are none of this version",
-                          (unsigned long long)bytes);
+        return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                              "the agent sent %llu bytes for a lane that are none of this version",
+                              (unsigned long long)bytes);
     }
     if (!tutti_bell_can_ring()) {
         const int number = errno;

@@ -26,15 +26,15 @@ check_address(const tutti_metrics_options *options, tutti_address *ret, tutti_er
     TUTTI_TRY(tutti_address_parse(options->listen, ret, err));
 
     if (ret->path[0] != '\0') {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "option --metrics: \"%s\" is a Unix socket, need host:port",
-                          options->listen);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                              "option --metrics: \"%s\" is a Unix socket, need host:port",
+                              options->listen);
     }
     if (!options->open && !tutti_address_is_local(ret)) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "option --metrics: others can reach %s, and metrics ask for no "
-                          "credentials: listen on 127.0.0.1, or say --metrics-open",
-                          options->listen);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                              "option --metrics: others can reach %s, and metrics ask for no "
+                              "credentials: listen on 127.0.0.1, or say --metrics-open",
+                              options->listen);
     }
     return TUTTI_OK;
 }
@@ -50,8 +50,9 @@ look_up_topic(const tutti_address *address, struct addrinfo **ret, tutti_error *
     (void)snprintf(port, sizeof(port), "%u", (unsigned)address->port);
     failed = getaddrinfo(address->host, port, &wish, ret);
     if (failed != 0) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "option --metrics: host \"%s\": %s",
-                          address->host, gai_strerror(failed));
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                              "option --metrics: host \"%s\": %s", address->host,
+                              gai_strerror(failed));
     }
     return TUTTI_OK;
 }
@@ -67,8 +68,9 @@ fail_bind(const tutti_address *address, tutti_error *err)
     const tutti_code code =
         cause == EADDRINUSE ? TUTTI_FAILED_PRECONDITION : TUTTI_INVALID_ARGUMENT;
 
-    (void)TUTTI_FAIL(err, code, "option --metrics: cannot listen on %s: %s", address->text,
-                     strerror(cause));
+    (void)TUTTI_FAIL_FOR(err, code, cause == EADDRINUSE ? "ADDRESS_IN_USE" : "BAD_ADDRESS",
+                         "option --metrics: cannot listen on %s: %s", address->text,
+                         strerror(cause));
     tutti_error_set_cause(err, "errno", cause);
     return code;
 }

@@ -471,7 +471,8 @@ start_daemon(tutti_metrics *self, int descriptor, tutti_error *err)
         CONNECTION_BYTES, MHD_OPTION_THREAD_STACK_SIZE, STACK_BYTES, MHD_OPTION_NOTIFY_COMPLETED,
         on_answered, self, MHD_OPTION_NOTIFY_CONNECTION, on_connection, self, MHD_OPTION_END);
     if (self->daemon == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no thread or memory for the metrics");
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "SYSTEM_LIMIT",
+                              "no thread or memory for the metrics");
     }
     return TUTTI_OK;
 }
@@ -510,7 +511,7 @@ tutti_metrics_start(const tutti_metrics_options *options, const tutti_metrics_so
     }
     self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the metrics");
+        return TUTTI_FAIL_MEMORY(err, "no memory for the metrics");
     }
     self->source = *source;
     self->source.html = options->page ? source->html : NULL;

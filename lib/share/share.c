@@ -111,7 +111,7 @@ new_offer(const tutti_share *self, const tutti_share_item *item, share_offer **r
     share_offer *offer = calloc(1, sizeof(*offer));
 
     if (offer == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a share");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a share");
     }
     *offer = (share_offer){.fd = descriptor_of(item),
                            .second = copy_further(item->second),
@@ -132,7 +132,7 @@ new_offer(const tutti_share *self, const tutti_share_item *item, share_offer **r
     if (getrandom(offer->token, sizeof(offer->token), 0) != (ssize_t)sizeof(offer->token)) {
         share_close_offered(offer);
         free(offer);
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no random bytes for a token");
+        return TUTTI_FAIL_MEMORY(err, "no random bytes for a token");
     }
     *ret_offer = offer;
     return TUTTI_OK;
@@ -264,7 +264,7 @@ tutti_share_open(const tutti_share_options *options, tutti_share **ret_share, tu
 
     assert(options->on_over != NULL);
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to share memory");
+        return TUTTI_FAIL_MEMORY(err, "no memory to share memory");
     }
     self->options = *options;
     self->poller = -1;

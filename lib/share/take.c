@@ -32,10 +32,11 @@ show_token(const char *name, tutti_bytes token, int *ret_socket, tutti_error *er
     int socket;
 
     if (size == 0 || size > TUTTI_LOCAL_NAME_MAX || token.size != sizeof(hello.token)) {
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS,
-                          "the agent sent a socket's name of %zu bytes and a token of %zu bytes, "
-                          "which are not valid",
-                          size, token.size);
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+            "the agent sent a socket's name of %zu bytes and a token of %zu bytes, "
+            "which are not valid",
+            size, token.size);
     }
     socket = tutti_local_connect(tutti_bytes_of(name));
     memcpy(hello.magic, SHARE_HELLO, SHARE_MAGIC_BYTES);
@@ -80,9 +81,9 @@ hear_answer(int socket, uint32_t timeout_ms, share_answer *ret_answer, int *ret_
     long size;
 
     if (poll(&look, 1, timeout_ms > INT32_MAX ? -1 : (int)timeout_ms) != 1) {
-        return TUTTI_FAIL(err, TUTTI_DEADLINE_EXCEEDED,
-                          "the agent's socket for shared memory did not answer in %u ms",
-                          timeout_ms);
+        return TUTTI_FAIL_FOR(err, TUTTI_DEADLINE_EXCEEDED, "TIMEOUT",
+                              "the agent's socket for shared memory did not answer in %u ms",
+                              timeout_ms);
     }
     size = tutti_local_receive(socket, ret_answer, sizeof(*ret_answer), fds, &count);
     sense = size == sizeof(*ret_answer) &&
@@ -101,8 +102,8 @@ hear_answer(int socket, uint32_t timeout_ms, share_answer *ret_answer, int *ret_
     return size == 0
                ? TUTTI_FAIL_FOR(err, TUTTI_UNAVAILABLE, "NO_SHARE_SOCKET",
                                 "the agent closed the connection of its socket for shared memory")
-               : TUTTI_FAIL(err, TUTTI_DATA_LOSS,
-                            "the agent's socket for shared memory sent a malformed answer");
+               : TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                                "the agent's socket for shared memory sent a malformed answer");
 }
 
 /* Only what cannot shrink: a process that touches memory that a file no longer has is killed
@@ -116,8 +117,8 @@ map_share(int fd, uint64_t bytes, bool writable, tutti_share_view *view, tutti_e
 
     if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(fd, &about) != 0 || bytes == 0 ||
         about.st_size < 0 || bytes > (uint64_t)about.st_size) {
-        return TUTTI_FAIL(
-            err, TUTTI_DATA_LOSS,
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_DATA_LOSS, "BAD_ANSWER",
             "the memory that the agent sent cannot be mapped safely: it may become smaller");
     }
     data =

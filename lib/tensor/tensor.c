@@ -74,7 +74,7 @@ make_tensor(tutti_space *space, const tutti_spec *spec, tutti_fill fill, tutti_t
     TUTTI_TRY(tutti_spec_check(spec, NULL, &bytes, err));
     self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a tensor's record");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a tensor's record");
     }
     self->spec = *spec;
     self->bytes = bytes;
@@ -136,7 +136,7 @@ tutti_tensor_view(tutti_tensor *whole, uint64_t offset, const tutti_spec *spec,
     TUTTI_TRY(check_view(whole, offset, spec, err));
     self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a tensor's record");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a tensor's record");
     }
     self->spec = *spec;
     self->bytes = tutti_spec_bytes(spec);

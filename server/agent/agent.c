@@ -308,7 +308,7 @@ tutti_agent_new(const tutti_agent_options *options, const tutti_rpc_server_optio
     tutti_code code;
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the agent");
+        return TUTTI_FAIL_MEMORY(err, "no memory for the agent");
     }
     self->options = options;
     self->hooks = &hooks_of_rooms;

@@ -83,16 +83,17 @@ tutti_code
 tutti_coordinator_options_check(const tutti_coordinator_options *options, tutti_error *err)
 {
     if (options->heartbeat_timeout_ns / 2 < options->heartbeat_interval_ns) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "--heartbeat-timeout is %" PRIu64 " ms, need at least two intervals of "
-                          "%" PRIu64 " ms (--heartbeat-interval)",
-                          options->heartbeat_timeout_ns / MS, options->heartbeat_interval_ns / MS);
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+            "--heartbeat-timeout is %" PRIu64 " ms, need at least two intervals of "
+            "%" PRIu64 " ms (--heartbeat-interval)",
+            options->heartbeat_timeout_ns / MS, options->heartbeat_interval_ns / MS);
     }
     if (options->lease_max_ns < options->lease_min_ns) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "--lease-max is %" PRIu64 " ms, need at least --lease-min, %" PRIu64
-                          " ms",
-                          options->lease_max_ns / MS, options->lease_min_ns / MS);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                              "--lease-max is %" PRIu64 " ms, need at least --lease-min, %" PRIu64
+                              " ms",
+                              options->lease_max_ns / MS, options->lease_min_ns / MS);
     }
     return TUTTI_OK;
 }

@@ -21,8 +21,8 @@
 static tutti_code
 fail_where(tutti_error *err, const char *where, const char *what)
 {
-    return TUTTI_FAIL(
-        err, TUTTI_INVALID_ARGUMENT,
+    return TUTTI_FAIL_FOR(
+        err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
         "\"etcd:%s\": %s, need etcd:HOST[:PORT],HOST[:PORT]/PREFIX with 1 to %d hosts", where, what,
         ETCD_MEMBERS_MAX);
 }
@@ -82,8 +82,8 @@ read_user(tutti_etcd *self, const tutti_etcd_options *options, tutti_error *err)
         return TUTTI_OK;
     }
     if (options->password_file == NULL || options->password_file[0] == '\0') {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "--etcd-user %.100s without --etcd-password-file", options->user);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                              "--etcd-user %.100s without --etcd-password-file", options->user);
     }
     TUTTI_TRY(tutti_file_read(options->password_file, PASSWORD_MAX, &self->password, NULL, err));
     self->password[strcspn(self->password, "\r\n")] = '\0';
@@ -98,10 +98,10 @@ check_lease(const tutti_etcd *self, tutti_error *err)
 {
     return self->lease_ns >= LEASE_NS_MIN
                ? TUTTI_OK
-               : TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                            "--leader-lease is %llu ms, need at least %llu ms",
-                            (unsigned long long)(self->lease_ns / TUTTI_NS_PER_MS),
-                            (unsigned long long)(LEASE_NS_MIN / TUTTI_NS_PER_MS));
+               : TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                                "--leader-lease is %llu ms, need at least %llu ms",
+                                (unsigned long long)(self->lease_ns / TUTTI_NS_PER_MS),
+                                (unsigned long long)(LEASE_NS_MIN / TUTTI_NS_PER_MS));
 }
 
 tutti_code

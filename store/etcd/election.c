@@ -231,5 +231,5 @@ tutti_etcd_lead(tutti_etcd *etcd, const char *address, const tutti_etcd_events *
         }
     }
     return leads ? start_keeper(etcd, err)
-                 : TUTTI_FAIL(err, TUTTI_CANCELLED, "the election was given up");
+                 : TUTTI_FAIL_FOR(err, TUTTI_CANCELLED, "GIVEN_UP", "the election was given up");
 }

@@ -87,7 +87,8 @@ keep_once(tutti_etcd *etcd, int64_t lease, uint64_t until_ns, uint64_t *ret_ttl_
     }
     code = tutti_rpc_stream_finish(stream, err);
     return code != TUTTI_OK ? code
-                            : TUTTI_FAIL(err, TUTTI_UNAVAILABLE, "the lease's stream has ended");
+                            : TUTTI_FAIL_FOR(err, TUTTI_UNAVAILABLE, "CONNECTION_LOST",
+                                             "the lease's stream has ended");
 }
 
 tutti_code

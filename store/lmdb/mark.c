@@ -35,8 +35,9 @@ store_lmdb_lock(store_lmdb *self, const char *path, tutti_error *err)
     char file[PATH_MAX];
 
     if ((size_t)snprintf(file, sizeof(file), "%s/tutti.lock", path) >= sizeof(file)) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "the store's path has %zu bytes, at most %d",
-                          strlen(path), PATH_MAX - 16);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_PATH",
+                              "the store's path has %zu bytes, at most %d", strlen(path),
+                              PATH_MAX - 16);
     }
     self->lock = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (self->lock < 0) {

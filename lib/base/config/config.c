@@ -38,8 +38,7 @@ tutti_config_set_value(config_value *one, const char *text, config_origin from, 
     char *copy = strdup(text);
 
     if (copy == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for option --%s",
-                          one->option->name);
+        return TUTTI_FAIL_MEMORY(err, "no memory for option --%s", one->option->name);
     }
     free(one->text);
     one->text = copy;
@@ -74,8 +73,8 @@ apply_number(const config_value *one, tutti_error *err)
     TUTTI_TRY(parse_number(option, one->text, &number, err));
 
     if (number < option->least || number > most) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "%s, need %" PRIu64 " to %" PRIu64,
-                          one->text, option->least, most);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                              "%s, need %" PRIu64 " to %" PRIu64, one->text, option->least, most);
     }
     memcpy(one->member, &number, sizeof(number));
     return TUTTI_OK;
@@ -100,8 +99,8 @@ apply_option(const config_value *one, tutti_error *err)
         code = apply_number(one, &inner);
     }
     if (code != TUTTI_OK) {
-        return TUTTI_FAIL(err, code, "option --%s (from %s): %s", one->option->name,
-                          origin_names[one->from], inner.text);
+        return TUTTI_FAIL_FOR(err, code, inner.reason, "option --%s (from %s): %s",
+                              one->option->name, origin_names[one->from], inner.text);
     }
     return TUTTI_OK;
 }
@@ -169,7 +168,7 @@ tutti_config_load(const tutti_option_set *sets, size_t set_count, int argc, char
     }
     if (self == NULL || self->values == NULL) {
         tutti_config_free(self);
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu options", total);
+        return TUTTI_FAIL_MEMORY(err, "no memory for %zu options", total);
     }
     code = collect_option(self, sets, set_count, err);
     if (code == TUTTI_OK) {

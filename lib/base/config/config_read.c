@@ -42,15 +42,15 @@ read_config_line(tutti_config *config, const char *path, unsigned number, char *
         return TUTTI_OK;
     }
     if (equals == NULL) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "%s:%u: \"%s\", need name = value", path,
-                          number, line);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                              "%s:%u: \"%s\", need name = value", path, number, line);
     }
     *equals = '\0';
     key = trim_config(line);
     one = tutti_config_find_value(config, key, strlen(key));
     if (one == NULL) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "%s:%u: there is no option \"%s\"", path,
-                          number, key);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                              "%s:%u: there is no option \"%s\"", path, number, key);
     }
     return tutti_config_set_value(one, trim_config(equals + 1), CONFIG_FROM_FILE, err);
 }
@@ -159,8 +159,8 @@ read_flag(tutti_config *config, int argc, char *const *argv, int *at, tutti_erro
     bool negated = false;
 
     if (strncmp(flag, "--", 2) != 0) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "argument \"%s\": only --options are known",
-                          flag);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                              "argument \"%s\": only --options are known", flag);
     }
     equals = strchr(name, '=');
     one = tutti_config_find_value(config, name,
@@ -171,7 +171,8 @@ read_flag(tutti_config *config, int argc, char *const *argv, int *at, tutti_erro
         one = negated ? one : NULL;
     }
     if (one == NULL) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "there is no option %s; see --help", flag);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                              "there is no option %s; see --help", flag);
     }
     if (equals != NULL) {
         return tutti_config_set_value(one, equals + 1, CONFIG_FROM_FLAG, err);
@@ -180,7 +181,8 @@ read_flag(tutti_config *config, int argc, char *const *argv, int *at, tutti_erro
         return tutti_config_set_value(one, negated ? "false" : "true", CONFIG_FROM_FLAG, err);
     }
     if (*at >= argc) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "option %s needs a value", flag);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION", "option %s needs a value",
+                              flag);
     }
     return tutti_config_set_value(one, argv[(*at)++], CONFIG_FROM_FLAG, err);
 }

@@ -294,7 +294,8 @@ take_line(const tutti_init_url *url, char *text, char ret_address[TUTTI_ADDRESS_
 
     text[strcspn(text, "\r\n")] = '\0';
     if (text[0] == '\0') {
-        return TUTTI_FAIL(err, TUTTI_NOT_FOUND, "%s holds nothing yet", url->path);
+        return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NOT_JOINED", "%s holds nothing yet",
+                              url->path);
     }
     if (tutti_address_parse(text, &address, &inner) != TUTTI_OK) {
         return BAD(err, "%s should hold the coordinator's address: %.400s", url->path, inner.text);

@@ -77,8 +77,8 @@ tutti_code
 tutti_parse_bytes(const char *text, uint64_t *ret_bytes, tutti_error *err)
 {
     if (!parse_with_unit(text, byte_units, ret_bytes)) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "\"%s\" is no size, write 64KiB, 1.5GiB ...",
-                          text);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                              "\"%s\" is no size, write 64KiB, 1.5GiB ...", text);
     }
     return TUTTI_OK;
 }
@@ -92,8 +92,8 @@ tutti_parse_ns(const char *text, uint64_t *ret_ns, tutti_error *err)
         return TUTTI_OK;
     }
     if (!parse_with_unit(text, time_units, ret_ns)) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "\"%s\" is no duration, write 250ms, 10s, 5m ...", text);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                              "\"%s\" is no duration, write 250ms, 10s, 5m ...", text);
     }
     return TUTTI_OK;
 }
@@ -115,8 +115,8 @@ tutti_parse_uint(const char *text, uint64_t most, uint64_t *ret_number, tutti_er
         good = errno == 0 && *end == '\0' && number <= most;
     }
     if (!good) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "\"%s\" is no whole number from 0 to %" PRIu64, text, most);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                              "\"%s\" is no whole number from 0 to %" PRIu64, text, most);
     }
     *ret_number = number;
     return TUTTI_OK;
@@ -135,7 +135,8 @@ tutti_parse_bool(const char *text, bool *ret_value, tutti_error *err)
             return TUTTI_OK;
         }
     }
-    return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "\"%s\" is neither true nor false", text);
+    return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                          "\"%s\" is neither true nor false", text);
 }
 
 /*
@@ -200,8 +201,8 @@ tutti_parse_ranks(const char *text, uint32_t *ret_ranks, size_t most, size_t *re
         good = take_run(&at, ret_ranks, most, &count);
     }
     if (!good || *at != '\0') {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "\"%s\" is no list of ranks, write 0-3,7 (at most %zu)", text, most);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                              "\"%s\" is no list of ranks, write 0-3,7 (at most %zu)", text, most);
     }
     *ret_count = count;
     return TUTTI_OK;

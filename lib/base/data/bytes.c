@@ -56,8 +56,9 @@ tutti_buf_reserve(tutti_buf *buf, size_t size, tutti_error *err)
     unsigned char *data;
 
     if (size > buf->most - buf->size) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "%zu bytes, at most %zu are allowed here",
-                          buf->size + size, buf->most);
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "MESSAGE_LIMIT",
+                              "%zu bytes, at most %zu are allowed here", buf->size + size,
+                              buf->most);
     }
     if (buf->size + size <= buf->room) {
         return TUTTI_OK;
@@ -67,8 +68,7 @@ tutti_buf_reserve(tutti_buf *buf, size_t size, tutti_error *err)
     }
     data = realloc(buf->data, room);
     if (data == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a buffer of %zu bytes",
-                          room);
+        return TUTTI_FAIL_MEMORY(err, "no memory for a buffer of %zu bytes", room);
     }
     buf->data = data;
     buf->room = room;

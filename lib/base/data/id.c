@@ -37,7 +37,8 @@ tutti_id_parse(const char *text, uint64_t *ret_id, tutti_error *err)
 
     id = digits == 16 && text[16] == '\0' ? strtoull(text, NULL, 16) : 0;
     if (id == 0) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "\"%.32s\" is no id of 16 hex digits", text);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                              "\"%.32s\" is no id of 16 hex digits", text);
     }
     *ret_id = id;
     return TUTTI_OK;

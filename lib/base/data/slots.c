@@ -39,7 +39,7 @@ grow_slots(tutti_slots *slots, tutti_error *err)
     tutti_slot *more = realloc(slots->slots, room * sizeof(*more));
 
     if (more == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %u handles", room);
+        return TUTTI_FAIL_MEMORY(err, "no memory for %u handles", room);
     }
     slots->slots = more;
     slots->room = room;

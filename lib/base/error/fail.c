@@ -95,6 +95,18 @@ code_from_errno(int number)
  * The number is an argument and not read from errno here, since the arguments' evaluation may
  * have changed errno.
  */
+static const char *
+reason_from_errno(int number)
+{
+    if (number == ENOMEM) {
+        return "NO_MEMORY";
+    }
+    if (number == EADDRINUSE) {
+        return "ADDRESS_IN_USE";
+    }
+    return number == EMFILE || number == ENFILE ? "SYSTEM_LIMIT" : "SYSTEM_ERROR";
+}
+
 tutti_code
 tutti_fail_errno(tutti_error *err, int number, const char *where, const char *format, ...)
 {
@@ -106,7 +118,7 @@ tutti_fail_errno(tutti_error *err, int number, const char *where, const char *fo
     if (err == NULL) {
         return code;
     }
-    begin_error(err, code, "", where);
+    begin_error(err, code, reason_from_errno(number), where);
     text = tutti_text_in(err->text, sizeof(err->text));
     va_start(args, format);
     tutti_text_add_args(&text, format, args);

@@ -13,18 +13,23 @@
 #define TUTTI_STRING(x) TUTTI_STRING_(x)
 #define TUTTI_HERE __FILE__ ":" TUTTI_STRING(__LINE__)
 
-/*
- * Write `err` (NULL is fine) and return `code`: `return TUTTI_FAIL(err, TUTTI_NOT_FOUND, ...)`.
- * The text is lower case, says the value and the limit, and reads well after a colon.
- */
+/* An error without a reason: for tests, and where the reason follows. cmake/check_errors.py. */
 #define TUTTI_FAIL(err, code, ...) tutti_fail((err), (code), "", TUTTI_HERE, __VA_ARGS__)
 
-/* The same with a reason for programs, "SHAPE_MISMATCH" say. */
+/*
+ * Write `err` (NULL is fine) and return `code`: `return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, ...)`.
+ * The reason is for programs ("SHAPE_MISMATCH"; docs/errors.md). The text is lower case, says the
+ * value and the limit, and reads well after a colon.
+ */
 #define TUTTI_FAIL_FOR(err, code, reason, ...)                                                     \
     tutti_fail((err), (code), (reason), TUTTI_HERE, __VA_ARGS__)
 
-/* A failed system call: `could not open /x: no such file or directory`, cause and code from errno.
- */
+/* malloc has failed: "no memory for an op". */
+#define TUTTI_FAIL_MEMORY(err, ...)                                                                \
+    TUTTI_FAIL_FOR((err), TUTTI_RESOURCE_EXHAUSTED, "NO_MEMORY", __VA_ARGS__)
+
+/* A failed system call: `could not open /x: no such file or directory`; cause, code and reason from
+ * errno. */
 #define TUTTI_FAIL_ERRNO(err, number, ...)                                                         \
     tutti_fail_errno((err), (number), TUTTI_HERE, __VA_ARGS__)
 

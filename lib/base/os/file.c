@@ -56,8 +56,9 @@ tutti_file_read(const char *path, size_t most, char **ret_data, size_t *ret_size
     (void)close(descriptor);
     if (code != TUTTI_OK) {
         tutti_buf_fini(&buf);
-        return inner.domain != NULL ? tutti_error_pass(err, &inner)
-                                    : TUTTI_FAIL(err, code, "%s: %s", path, inner.text);
+        return inner.domain != NULL
+                   ? tutti_error_pass(err, &inner)
+                   : TUTTI_FAIL_FOR(err, code, inner.reason, "%s: %s", path, inner.text);
     }
     *ret_data = (char *)buf.data;
     if (ret_size != NULL) {
@@ -93,7 +94,8 @@ tutti_file_write(const char *path, const void *data, size_t size, unsigned mode,
     int number = 0;
 
     if (snprintf(aside, sizeof(aside), "%s.%ld.part", path, (long)getpid()) >= (int)sizeof(aside)) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "path of more than %d bytes", PATH_MAX);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_PATH", "path of more than %d bytes",
+                              PATH_MAX);
     }
     descriptor = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
     if (descriptor < 0) {

@@ -121,8 +121,8 @@ make_port_pipe(int pipe_ends[2], tutti_error *err)
     int i;
 
     if (pipe2(pipe_ends, O_CLOEXEC) != 0) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "could not make a pipe: %s",
-                          strerror(errno));
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "SYSTEM_LIMIT",
+                              "could not make a pipe: %s", strerror(errno));
     }
     for (i = 0; i < 2; i++) {
         const int moved = fcntl(pipe_ends[i], F_DUPFD_CLOEXEC, PORT_DESCRIPTOR + 1);
@@ -135,7 +135,8 @@ make_port_pipe(int pipe_ends[2], tutti_error *err)
     }
     (void)close(pipe_ends[0]);
     (void)close(pipe_ends[1]);
-    return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no descriptor for a pipe");
+    return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "SYSTEM_LIMIT",
+                          "no descriptor for a pipe");
 }
 
 /* The child inherits nothing but the three usual descriptors and the pipe: it lives as long as we
@@ -238,8 +239,8 @@ copy_arguments(const char *const *given, char **ret_copy, tutti_error *err)
         count++;
     }
     if (given[count] != NULL) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "%s has more than %d arguments", given[0],
-                          ARGUMENTS_MAX - 3);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_ARGS",
+                              "%s has more than %d arguments", given[0], ARGUMENTS_MAX - 3);
     }
     ret_copy[count++] = (char *)(uintptr_t) "--port-file";
     ret_copy[count++] = (char *)(uintptr_t)PORT_OPTION;
@@ -362,8 +363,7 @@ tutti_launch_follow(pid_t parent, bool (*may_end)(void *arg), void *arg, tutti_e
     int failed;
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to watch process %ld",
-                          (long)parent);
+        return TUTTI_FAIL_MEMORY(err, "no memory to watch process %ld", (long)parent);
     }
     *self = (follower){.descriptor = open_pidfd(parent), .may_end = may_end, .arg = arg};
     if (self->descriptor < 0) {
@@ -376,8 +376,8 @@ tutti_launch_follow(pid_t parent, bool (*may_end)(void *arg), void *arg, tutti_e
     if (failed != 0) {
         (void)close(self->descriptor);
         free(self);
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no thread to watch process %ld: %s",
-                          (long)parent, strerror(failed));
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "SYSTEM_LIMIT",
+                              "no thread to watch process %ld: %s", (long)parent, strerror(failed));
     }
     (void)pthread_detach(thread);
     return TUTTI_OK;

@@ -60,8 +60,8 @@ parse_level(const char *name, tutti_log_level *ret, tutti_error *err)
             return TUTTI_OK;
         }
     }
-    return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                      "log level \"%s\", need error, warn, info, debug or trace", name);
+    return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                          "log level \"%s\", need error, warn, info, debug or trace", name);
 }
 
 /* One "info" or "room=debug". A second level without a room replaces the first; rooms add up. */
@@ -75,8 +75,8 @@ set_one(char *item, tutti_error *err)
         return parse_level(item, &state.level, err);
     }
     if (state.room_count == ROOMS_MAX) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "log levels for more than %d rooms",
-                          ROOMS_MAX);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                              "log levels for more than %d rooms", ROOMS_MAX);
     }
     *equals = '\0';
     TUTTI_TRY(parse_level(equals + 1, &entry->level, err));
@@ -95,9 +95,9 @@ tutti_log_set_levels(const char *spec, tutti_error *err)
     size_t i;
 
     if (strlen(spec) >= sizeof(copy)) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "option --log: %zu bytes of levels, need at most %zu", strlen(spec),
-                          sizeof(copy) - 1);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                              "option --log: %zu bytes of levels, need at most %zu", strlen(spec),
+                              sizeof(copy) - 1);
     }
     (void)snprintf(copy, sizeof(copy), "%s", spec);
     state.room_count = 0;
@@ -136,8 +136,8 @@ tutti_log_set_format(const char *name, tutti_error *err)
             return TUTTI_OK;
         }
     }
-    return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                      "option --log-format: \"%s\", need people, machine or json", name);
+    return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                          "option --log-format: \"%s\", need people, machine or json", name);
 }
 
 void

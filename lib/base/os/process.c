@@ -43,10 +43,10 @@ tutti_process_raise_files(uint64_t least, tutti_error *err)
                                 (uint64_t)limit.rlim_max);
     }
     if (limit.rlim_cur < least) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
-                          "at most %" PRIu64 " open files are allowed, need %" PRIu64
-                          ": raise it with ulimit -n, LimitNOFILE= or --ulimit nofile=",
-                          (uint64_t)limit.rlim_cur, least);
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "SYSTEM_LIMIT",
+                              "at most %" PRIu64 " open files are allowed, need %" PRIu64
+                              ": raise it with ulimit -n, LimitNOFILE= or --ulimit nofile=",
+                              (uint64_t)limit.rlim_cur, least);
     }
     return TUTTI_OK;
 }

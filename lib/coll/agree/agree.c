@@ -183,9 +183,10 @@ tutti_agree_read(tutti_coll_agree *agree, const void *bytes, size_t size, tutti_
         }
     }
     if (!good) {
-        return TUTTI_FAIL(err, TUTTI_INTERNAL,
-                          "the signatures that another rank sent are malformed: let all agents of "
-                          "the job have the same version");
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_INTERNAL, "BAD_PACKET",
+            "the signatures that another rank sent are malformed: let all agents of "
+            "the job have the same version");
     }
     agree->all_piggyback = piggyback;
     return TUTTI_OK;
@@ -363,13 +364,14 @@ tutti_agree_verdict(const tutti_coll_agree *agree, const char *group, uint64_t s
     const agree_kind *one;
 
     if (memchr(agree->of, UNKNOWN, agree->size) != NULL) {
-        return TUTTI_FAIL(err, TUTTI_INTERNAL,
-                          "group %s op %" PRIu64 ": the signatures of some ranks did not arrive",
-                          group, sequence);
+        return TUTTI_FAIL_FOR(err, TUTTI_INTERNAL, "BAD_PACKET",
+                              "group %s op %" PRIu64
+                              ": the signatures of some ranks did not arrive",
+                              group, sequence);
     }
     one = &agree->kinds[agree->of[0] == OTHER ? 0 : agree->of[0]];
     if (!tutti_signature_read(one->bytes, one->size, &reference)) {
-        return TUTTI_FAIL(err, TUTTI_INTERNAL, "a signature that cannot be read");
+        return TUTTI_FAIL_FOR(err, TUTTI_INTERNAL, "BAD_PACKET", "a signature that cannot be read");
     }
     if (tutti_coll_is_from_root(reference.kind) && reference.root < agree->size &&
         agree->of[reference.root] < OTHER) {

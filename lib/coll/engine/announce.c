@@ -34,8 +34,7 @@ tutti_coll_announced_new(tutti_coll_op *op, size_t bytes, tutti_error *err)
         op->announced->bytes = malloc(bytes > 0 ? bytes : 1);
     }
     if (op->announced == NULL || op->announced->bytes == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
-                          "no memory for the root's message about shapes");
+        return TUTTI_FAIL_MEMORY(err, "no memory for the root's message about shapes");
     }
     return TUTTI_OK;
 }
@@ -152,14 +151,14 @@ read_root_info(tutti_coll_op *op, reader *self, tutti_error *err)
     self->broken = self->broken || tensors > TUTTI_COLL_LIST_MAX;
     announced->list = calloc(self->broken ? 1 : tensors + 1, sizeof(*announced->list));
     if (announced->list == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a list of tensors");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a list of tensors");
     }
     read_tensors(self, tensors, announced->list);
     splits = read_u32(self);
     self->broken = self->broken || (size_t)splits * 8 > self->left;
     announced->splits = calloc(self->broken ? 1 : splits + 1, sizeof(*announced->splits));
     if (announced->splits == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for splits");
+        return TUTTI_FAIL_MEMORY(err, "no memory for splits");
     }
     for (i = 0; i < splits && !self->broken; i++) {
         const uint64_t low = read_u32(self);
@@ -189,7 +188,8 @@ recv_root_info(tutti_coll_op *op, const void *bytes, size_t size, tutti_error *e
         (op->args.list == NULL) == op->args.coalesced) {
         op->args.list_count = 0;
         op->args.coalesced = false;
-        return TUTTI_FAIL(err, TUTTI_INTERNAL, "the root's message about shapes is malformed");
+        return TUTTI_FAIL_FOR(err, TUTTI_INTERNAL, "BAD_PACKET",
+                              "the root's message about shapes is malformed");
     }
     memcpy(op->announced->bytes, in.at, in.left);
     op->meta = (tutti_bytes){op->announced->bytes, in.left};
@@ -242,7 +242,7 @@ send_shapes(tutti_coll_op *op, tutti_error *err)
 
     op->shapes = calloc((size_t)count * group->size, sizeof(*op->shapes));
     if (code != TUTTI_OK || op->shapes == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the shapes of a list");
+        return TUTTI_FAIL_MEMORY(err, "no memory for the shapes of a list");
     }
     for (i = 0; i < group->size; i++) {
         unsigned char *bytes = op->announced->bytes + room * i;
@@ -282,7 +282,8 @@ recv_shapes(tutti_coll_op *op, uint32_t from, const void *bytes, size_t size, tu
         size -= used;
     }
     if (k < count || size > 0) {
-        return TUTTI_FAIL(err, TUTTI_INTERNAL, "shapes from another rank are malformed");
+        return TUTTI_FAIL_FOR(err, TUTTI_INTERNAL, "BAD_PACKET",
+                              "shapes from another rank are malformed");
     }
     return TUTTI_OK;
 }
@@ -300,7 +301,7 @@ send_splits(tutti_coll_op *op, tutti_error *err)
 
     op->counts = calloc(group->size, sizeof(*op->counts));
     if (op->counts == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to compare splits");
+        return TUTTI_FAIL_MEMORY(err, "no memory to compare splits");
     }
     for (i = 0; i < group->size; i++) {
         const uint64_t rows = (uint64_t)op->args.send_splits[i];

@@ -325,7 +325,7 @@ tutti_coll_engine_start(const tutti_coll_engine_options *options, tutti_coll_eng
     if (self == NULL) {
         options->transport->ops->close(options->transport);
         tutti_coll_close_devices(options);
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the engine");
+        return TUTTI_FAIL_MEMORY(err, "no memory for the engine");
     }
     init_engine(self, options);
     self->transport->ops->listen(self->transport, &events, self);

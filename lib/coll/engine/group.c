@@ -218,8 +218,7 @@ tutti_coll_group_open(tutti_coll_engine *engine, uint64_t id, const char *name, 
 
     assert(engine->rank != NO_RANK);
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a group of %" PRIu32,
-                          count);
+        return TUTTI_FAIL_MEMORY(err, "no memory for a group of %" PRIu32, count);
     }
     self->rank = tutti_coll_group_rank_of(self, engine->rank);
     if (self->rank == NO_RANK) {

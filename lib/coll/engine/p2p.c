@@ -202,8 +202,7 @@ take_message(tutti_coll_op *op, const tutti_packet *packet, const tutti_spec *sp
     io = code == TUTTI_OK ? tutti_coll_io_new(op, engine, packet->from) : NULL;
     if (io == NULL) {
         if (code == TUTTI_OK) {
-            (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "rank %" PRIu32 " has no memory",
-                             engine->rank);
+            (void)TUTTI_FAIL_MEMORY(&err, "rank %" PRIu32 " has no memory", engine->rank);
         }
         if (rndv != NULL) {
             engine->transport->ops->drop(engine->transport, rndv);
@@ -317,7 +316,7 @@ begin_recv(tutti_coll_op *op)
     if (op->backend_state == NULL) {
         tutti_error err;
 
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a receive");
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory for a receive");
         tutti_coll_op_fail(op, &err, true);
         return;
     }

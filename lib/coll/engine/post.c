@@ -149,8 +149,8 @@ begin_collective(tutti_coll_op *op, tutti_error *err)
         op->same_host_known = UINT64_MAX;
         op->agree = tutti_agree_new(group->size, group->rank, &op->args);
         if (op->agree == NULL) {
-            return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
-                              "rank %" PRIu32 " has no memory for signatures", group->engine->rank);
+            return TUTTI_FAIL_MEMORY(err, "rank %" PRIu32 " has no memory for signatures",
+                                     group->engine->rank);
         }
         attach_piggyback(op);
     }

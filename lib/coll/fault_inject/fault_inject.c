@@ -106,8 +106,8 @@ tutti_fault_read_rule(const char *text, tutti_fault_rule *ret_rule, tutti_error 
             return TUTTI_OK;
         }
     }
-    return TUTTI_FAIL(
-        err, TUTTI_INVALID_ARGUMENT,
+    return TUTTI_FAIL_FOR(
+        err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
         "TUTTI_CHAOS=%.100s: need POINT:ACTION[:N], POINT agree, data, abort, query, "
         "report, send, taken, refused, retract, meta, leave, reset, unsent, over, after-agree, "
         "before-data, "
@@ -132,8 +132,9 @@ open_page(const char *path, tutti_error *err)
         (void)close(file);
     }
     if (page == MAP_FAILED) {
-        return TUTTI_FAIL(err, TUTTI_NOT_FOUND, "TUTTI_CHAOS=%s: need a file of %zu bytes or more",
-                          path, sizeof(tutti_fault_page));
+        return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "BAD_OPTION",
+                              "TUTTI_CHAOS=%s: need a file of %zu bytes or more", path,
+                              sizeof(tutti_fault_page));
     }
     fault.page = page;
     fault.mapped = true;

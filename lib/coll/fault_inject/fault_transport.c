@@ -282,7 +282,7 @@ fault_connect(tutti_transport *transport, tutti_bytes address, void *owner,
     tutti_code code;
 
     if (link == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a connection");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a connection");
     }
     link->transport = self;
     link->owner = owner;
@@ -381,7 +381,7 @@ tutti_transport_fault_open(tutti_transport *inner, tutti_transport **ret_transpo
     assert(tutti_fault_is_on());
     if (self == NULL) {
         inner->ops->close(inner);
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the data plane");
+        return TUTTI_FAIL_MEMORY(err, "no memory for the data plane");
     }
     self->base.ops = &fault_ops;
     self->inner = inner;

@@ -365,8 +365,9 @@ tutti_host_direct_check_regions(const tutti_coll_op *op, const host_exchange *ex
             written = tutti_host_direct_helped(op, exchange, i);
         }
         if (region->input_size < needed || region->output_size < written) {
-            return TUTTI_FAIL(err, TUTTI_INTERNAL, "rank %u lent less memory than was agreed",
-                              tutti_coll_group_ranks(op->group)[i]);
+            return TUTTI_FAIL_FOR(err, TUTTI_INTERNAL, "BAD_PACKET",
+                                  "rank %u lent less memory than was agreed",
+                                  tutti_coll_group_ranks(op->group)[i]);
         }
     }
     return TUTTI_OK;

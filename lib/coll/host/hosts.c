@@ -64,8 +64,7 @@ keep_map(const tutti_coll_op *op, tutti_error *err)
     host_map *map = calloc(1, sizeof(*map) + size * sizeof(map->hosts[0]));
 
     if (map == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the hosts of %u ranks",
-                          size);
+        return TUTTI_FAIL_MEMORY(err, "no memory for the hosts of %u ranks", size);
     }
     map->epoch = op->epoch;
     number_hosts(map, self->numbers, size, tutti_coll_group_rank(op->group));

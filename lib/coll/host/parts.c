@@ -282,7 +282,8 @@ tutti_host_exchange_pieces(tutti_coll_op *op, host_exchange *exchange, bool *ret
     const set_up_fn set_up = set_up_of(op->args.kind);
 
     if (set_up == NULL) {
-        return TUTTI_FAIL(err, TUTTI_UNIMPLEMENTED, "the host backend does not know this op");
+        return TUTTI_FAIL_FOR(err, TUTTI_UNIMPLEMENTED, "NO_BACKEND",
+                              "the host backend does not know this op");
     }
     return set_up(op, exchange, ret_in_place, err);
 }

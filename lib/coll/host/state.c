@@ -16,8 +16,8 @@ tutti_coll_host_state(tutti_coll_op *op, size_t bytes, size_t stage_bytes, void 
     void *state = malloc(bytes + stage_bytes);
 
     if (state == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
-                          "no memory for the %zu bytes that an op works in", bytes + stage_bytes);
+        return TUTTI_FAIL_MEMORY(err, "no memory for the %zu bytes that an op works in",
+                                 bytes + stage_bytes);
     }
     memset(state, 0, bytes);
     op->backend_state = state;
@@ -37,8 +37,7 @@ tutti_coll_host_stage(tutti_coll_op *op, size_t bytes, unsigned char **ret_stage
     }
     state->stages[i] = malloc(bytes > 0 ? bytes : 1);
     if (state->stages[i] == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
-                          "no memory for the %zu bytes that an op works in", bytes);
+        return TUTTI_FAIL_MEMORY(err, "no memory for the %zu bytes that an op works in", bytes);
     }
     *ret_stage = state->stages[i];
     return TUTTI_OK;

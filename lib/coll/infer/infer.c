@@ -152,7 +152,7 @@ check_permutation(const tutti_coll_args *args, uint32_t size, tutti_error *err)
     }
     taken = calloc(size, sizeof(*taken));
     if (taken == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to look at a permutation");
+        return TUTTI_FAIL_MEMORY(err, "no memory to look at a permutation");
     }
     for (i = 0; i < size && code == TUTTI_OK; i++) {
         if (args->to[i] >= size || taken[args->to[i]]) {

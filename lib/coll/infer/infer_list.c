@@ -172,7 +172,7 @@ tutti_coll_infer_list(const tutti_coll_args *args, uint32_t size, uint32_t group
     tutti_code code = check_coalesced(args, group_rank, err);
 
     if (results == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the shapes of a list");
+        return TUTTI_FAIL_MEMORY(err, "no memory for the shapes of a list");
     }
     if (code == TUTTI_OK) {
         code = swaps ? infer_all_to_all(args, size, group_rank, results, err)

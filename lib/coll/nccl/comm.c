@@ -195,7 +195,7 @@ tutti_nccl_comm_ask(nccl_comm *self)
         return;
     }
     if (tutti_list_empty(&self->ops)) {
-        (void)TUTTI_FAIL(&err, TUTTI_INTERNAL, "%s", ncclGetErrorString(result));
+        (void)TUTTI_FAIL_FOR(&err, TUTTI_INTERNAL, "NCCL_FAILED", "%s", ncclGetErrorString(result));
     } else {
         first = tutti_container_of(self->ops.next, nccl_op, in_comm);
         (void)tutti_nccl_fail(&err, first->op, self->comm,
@@ -287,7 +287,7 @@ tutti_nccl_comms_close(nccl_backend *backend)
     tutti_list_node *link;
     tutti_error err;
 
-    (void)TUTTI_FAIL(&err, TUTTI_UNAVAILABLE, "the agent stops");
+    (void)TUTTI_FAIL_FOR(&err, TUTTI_UNAVAILABLE, "STOPPING", "the agent stops");
     for (link = backend->comms.next; link != &backend->comms; link = link->next) {
         tutti_nccl_comm_end(tutti_container_of(link, nccl_comm, link), true, &err);
     }

@@ -163,7 +163,7 @@ tutti_nccl_plan_exchange(nccl_plan *plan, const tutti_coll_op *op, tutti_error *
 
     self.pieces.out = calloc(2 * (size_t)self.size, sizeof(tutti_strided));
     if (self.pieces.out == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the pieces of an op");
+        return TUTTI_FAIL_MEMORY(err, "no memory for the pieces of an op");
     }
     self.pieces.in = self.pieces.out + self.size;
     code = copy_input(plan, op, &input, err);

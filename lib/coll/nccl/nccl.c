@@ -43,7 +43,7 @@ start_nccl_op(tutti_coll_op *op, tutti_error *err)
 
     op->backend_state = NULL;
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for an op");
+        return TUTTI_FAIL_MEMORY(err, "no memory for an op");
     }
     if (backend->stuck) {
         free(self);
@@ -96,7 +96,7 @@ enter_order(nccl_op *self, tutti_error *err)
 {
     self->comm = tutti_nccl_comm_of(self->backend, tutti_coll_group_id(self->op->group));
     if (self->comm == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a communicator");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a communicator");
     }
     tutti_list_add(&self->comm->ops, &self->in_comm);
     self->stage = NCCL_STAGE_ORDER;
@@ -122,11 +122,11 @@ recv_line(nccl_op *self, tutti_error *err)
     const nccl_words *heard = &self->heard;
 
     if (heard->ticket > TICKET_MAX) {
-        return TUTTI_FAIL(err, TUTTI_INTERNAL,
-                          "group %s op %llu: another rank sent an invalid ticket (its place in the "
-                          "order of NCCL's ops)",
-                          tutti_coll_group_name(self->op->group),
-                          (unsigned long long)self->op->sequence);
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_INTERNAL, "BAD_PACKET",
+            "group %s op %llu: another rank sent an invalid ticket (its place in the "
+            "order of NCCL's ops)",
+            tutti_coll_group_name(self->op->group), (unsigned long long)self->op->sequence);
     }
     told->ticket = heard->ticket > told->ticket ? heard->ticket : told->ticket;
     told->tag_min = heard->tag_min < told->tag_min ? heard->tag_min : told->tag_min;
@@ -165,7 +165,7 @@ meet_members(nccl_op *self, tutti_error *err)
     self->stage = NCCL_STAGE_MEET;
     self->invitations = calloc(makers, sizeof(*self->invitations));
     if (self->invitations == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a communicator");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a communicator");
     }
     for (i = 0; i < makers && code == TUTTI_OK; i++) {
         maker = (uint32_t)((uint64_t)size * i / makers);
@@ -204,7 +204,7 @@ replace_comm(nccl_op *self, tutti_error *err)
     tutti_nccl_comm_end(comm, true, &why);
     self->comm = tutti_nccl_comm_of(self->backend, tutti_coll_group_id(self->op->group));
     if (self->comm == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a communicator");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a communicator");
     }
     tutti_list_add(&self->comm->ops, &self->in_comm);
     return TUTTI_OK;
@@ -289,7 +289,7 @@ forget_group(tutti_coll_backend *door, uint64_t group_id)
     tutti_list_node *link;
     tutti_error why;
 
-    (void)TUTTI_FAIL(&why, TUTTI_UNAVAILABLE, "the group is gone");
+    (void)TUTTI_FAIL_FOR(&why, TUTTI_UNAVAILABLE, "STOPPING", "the group is gone");
     for (link = self->comms.next; link != &self->comms; link = link->next) {
         nccl_comm *comm = tutti_container_of(link, nccl_comm, link);
 
@@ -380,7 +380,7 @@ tutti_coll_nccl_open(const tutti_coll_nccl_options *options, tutti_coll_backend 
     tutti_code code;
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the nccl backend");
+        return TUTTI_FAIL_MEMORY(err, "no memory for the nccl backend");
     }
     self->door = nccl_door;
     self->options = *options;

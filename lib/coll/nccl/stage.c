@@ -74,7 +74,7 @@ new_stage(size_t bytes, stage **ret, tutti_error *err)
     cudaError_t said;
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a stage");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a stage");
     }
     tutti_list_init(&self->link);
     self->size = stage_size(bytes);

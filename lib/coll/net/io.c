@@ -161,9 +161,9 @@ fail_flown(coll_io *io)
         fail_io(io, "the connection to it broke");
         return;
     }
-    (void)TUTTI_FAIL(&err, TUTTI_INTERNAL,
-                     "group %s: what rank %" PRIu32 " said was changed on the way", op->group->name,
-                     io->from);
+    (void)TUTTI_FAIL_FOR(&err, TUTTI_INTERNAL, "BAD_PACKET",
+                         "group %s: what rank %" PRIu32 " said was changed on the way",
+                         op->group->name, io->from);
     tutti_error_set_op(&err, op->group->name, op->sequence, TUTTI_ERROR_RANK_NONE);
     tutti_coll_op_fail(op, &err, true);
 }
@@ -295,8 +295,7 @@ fail_for_memory(tutti_coll_op *op)
 {
     tutti_error err;
 
-    (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "rank %u has no memory for messages",
-                     op->group->engine->rank);
+    (void)TUTTI_FAIL_MEMORY(&err, "rank %u has no memory for messages", op->group->engine->rank);
     tutti_coll_op_fail(op, &err, true);
 }
 

@@ -153,7 +153,7 @@ tutti_coll_probe(tutti_coll_engine *engine, const uint32_t *ranks, size_t count,
     size_t i;
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a probe");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a probe");
     }
     self->item.run = run_probe;
     tutti_list_init(&self->link);

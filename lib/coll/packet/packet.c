@@ -201,8 +201,8 @@ tutti_packet_read_error(const void *bytes, size_t size, tutti_error *ret_err)
     if (code < TUTTI_CANCELLED || code > TUTTI_UNAUTHENTICATED || scope > TUTTI_SCOPE_AGENT ||
         reason_bytes >= TUTTI_ERROR_REASON_MAX || reason_bytes > size - 16 ||
         size - 16 - reason_bytes >= TUTTI_ERROR_TEXT_MAX) {
-        (void)TUTTI_FAIL(ret_err, TUTTI_INTERNAL,
-                         "another rank sent an error of %zu bytes that is malformed", size);
+        (void)TUTTI_FAIL_FOR(ret_err, TUTTI_INTERNAL, "BAD_PACKET",
+                             "another rank sent an error of %zu bytes that is malformed", size);
         return;
     }
     (void)TUTTI_FAIL(ret_err, (tutti_code)code, "%.*s", (int)(size - 16 - reason_bytes),

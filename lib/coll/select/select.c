@@ -548,7 +548,7 @@ tutti_selector_put(tutti_selector *self, const tutti_selection *selection, bool 
     tutti_code code = TUTTI_OK;
 
     if (one == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu rules", rules);
+        return TUTTI_FAIL_MEMORY(err, "no memory for %zu rules", rules);
     }
     one->selection = *selection;
     if (own_rules) {
@@ -585,7 +585,7 @@ tutti_selector_new(const tutti_selection *first, bool own_rules, tutti_selector 
     tutti_code code;
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for rules");
+        return TUTTI_FAIL_MEMORY(err, "no memory for rules");
     }
     (void)pthread_mutex_init(&self->lock, NULL);
     tutti_list_init(&self->all);

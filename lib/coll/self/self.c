@@ -80,12 +80,13 @@ start_coll_self(tutti_coll_op *op, tutti_error *err)
 
     op->backend_state = NULL;
     if (kind.work == SELF_UNKNOWN) {
-        return TUTTI_FAIL(err, TUTTI_UNIMPLEMENTED, "the self backend does not know op %s",
-                          tutti_coll_kind_name(args->kind));
+        return TUTTI_FAIL_FOR(err, TUTTI_UNIMPLEMENTED, "NO_BACKEND",
+                              "the self backend does not know op %s",
+                              tutti_coll_kind_name(args->kind));
     }
     self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the state of an op");
+        return TUTTI_FAIL_MEMORY(err, "no memory for the state of an op");
     }
     self->work = kind.work;
     if (kind.work != SELF_NOTHING) {

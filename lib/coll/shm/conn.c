@@ -54,7 +54,8 @@ have_inner(tutti_transport_conn *link, tutti_error *err)
         return TUTTI_OK;
     }
     if (link->owner == NULL) {
-        return TUTTI_FAIL(err, TUTTI_UNAVAILABLE, "this agent closed the connection to it");
+        return TUTTI_FAIL_FOR(err, TUTTI_UNAVAILABLE, "CONNECTION_LOST",
+                              "this agent closed the connection to it");
     }
     code = inner->ops->connect(inner, address, link->owner, &link->inner, err);
     if (code != TUTTI_OK) {
@@ -394,7 +395,7 @@ tutti_shm_link_open(tutti_transport *transport, tutti_bytes bytes, void *owner,
     tutti_code code;
 
     if (link == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a connection");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a connection");
     }
     link->transport = self;
     link->number = ++self->link_count;

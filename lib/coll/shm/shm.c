@@ -538,7 +538,7 @@ tutti_transport_shm_open(const tutti_transport_shm_options *options,
 
     if (self == NULL) {
         options->inner->ops->close(options->inner);
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the data plane");
+        return TUTTI_FAIL_MEMORY(err, "no memory for the data plane");
     }
     tutti_shm_fault_init();
     init_shm(self, options);
@@ -589,7 +589,7 @@ tutti_shm_address_make(transport_shm *self, const unsigned char name[SHM_NAME_BY
         sizeof(magic) + 1 + host_size + SHM_NAME_BYTES + sizeof(self->secret) + inner.size;
     self->address = malloc(self->address_size);
     if (self->address == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for an address");
+        return TUTTI_FAIL_MEMORY(err, "no memory for an address");
     }
     at = put_shm_address(self->address, magic, sizeof(magic));
     at = put_shm_address(at, &host_bytes, 1);

@@ -228,14 +228,15 @@ refuse_tcp_address(const struct ifaddrs *first, const char *devices, tutti_bytes
 
     name_all(first, &text);
     if (unknown.data != NULL) {
-        return TUTTI_FAIL(err, TUTTI_FAILED_PRECONDITION,
-                          "the data plane was told to use the interface %.*s, which this host does "
-                          "not have; with an IPv4 address it has: %s",
-                          (int)unknown.size, (const char *)unknown.data, buffer);
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_FAILED_PRECONDITION, "BAD_OPTION",
+            "the data plane was told to use the interface %.*s, which this host does "
+            "not have; with an IPv4 address it has: %s",
+            (int)unknown.size, (const char *)unknown.data, buffer);
     }
-    return TUTTI_FAIL(err, TUTTI_FAILED_PRECONDITION,
-                      "no interface%s%s that is up has an address for the data plane",
-                      devices[0] != '\0' ? " of " : "", devices);
+    return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "BAD_OPTION",
+                          "no interface%s%s that is up has an address for the data plane",
+                          devices[0] != '\0' ? " of " : "", devices);
 }
 
 tutti_code

@@ -250,13 +250,14 @@ tutti_tcp_connect(tutti_transport *transport, tutti_bytes address, void *owner,
     tutti_transport_conn *link = calloc(1, sizeof(*link));
 
     if (link == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a connection");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a connection");
     }
     if (!tutti_tcp_address_read(address, &link->to)) {
         free(link);
-        return TUTTI_FAIL(err, TUTTI_UNAVAILABLE,
-                          "its data address is not one of Tutti's TCP: it was started with other "
-                          "--transports than this rank; give all agents of a job the same");
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_UNAVAILABLE, "CONNECTION_LOST",
+            "its data address is not one of Tutti's TCP: it was started with other "
+            "--transports than this rank; give all agents of a job the same");
     }
     tutti_tcp_address_sort(&link->to, &self->own);
     link->transport = self;

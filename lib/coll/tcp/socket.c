@@ -134,9 +134,9 @@ choose_congestion(transport_tcp *transport, const char *wanted, tutti_error *err
     if (name == NULL) {
         name = better_congestion(fd);
     } else if (strlen(name) >= sizeof(transport->congestion) || !set_congestion(fd, name)) {
-        code = TUTTI_FAIL(err, TUTTI_FAILED_PRECONDITION,
-                          "no congestion control %s for this process; the kernel has: %s", name,
-                          known_congestions(known, sizeof(known)));
+        code = TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "BAD_OPTION",
+                              "no congestion control %s for this process; the kernel has: %s", name,
+                              known_congestions(known, sizeof(known)));
     }
     if (code == TUTTI_OK && name != NULL) {
         (void)snprintf(transport->congestion, sizeof(transport->congestion), "%s", name);

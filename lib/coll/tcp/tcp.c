@@ -413,7 +413,7 @@ tutti_transport_tcp_open(const tutti_transport_tcp_options *options,
     tutti_code code;
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the data plane");
+        return TUTTI_FAIL_MEMORY(err, "no memory for the data plane");
     }
     code = hang_doorbell(self, err);
     if (code == TUTTI_OK) {

@@ -47,12 +47,12 @@ auth_make_address(auth *self, tutti_error *err)
     self->address_size = TUTTI_TRANSPORT_AUTH_ADDRESS_BYTES + inner.size;
     self->address = malloc(self->address_size);
     if (self->address == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the data plane");
+        return TUTTI_FAIL_MEMORY(err, "no memory for the data plane");
     }
     if (self->context == NULL || self->derive == NULL ||
         RAND_bytes(self->address, TUTTI_TRANSPORT_AUTH_KEY_BYTES) != 1) {
-        return TUTTI_FAIL(err, TUTTI_INTERNAL,
-                          "OpenSSL has no SipHash, no HKDF or no random numbers");
+        return TUTTI_FAIL_FOR(err, TUTTI_INTERNAL, "CRYPTO_FAILED",
+                              "OpenSSL has no SipHash, no HKDF or no random numbers");
     }
     auth_put_u64(self->address + TUTTI_TRANSPORT_AUTH_KEY_BYTES, self->incarnation);
     memcpy(self->address + TUTTI_TRANSPORT_AUTH_ADDRESS_BYTES, inner.data, inner.size);

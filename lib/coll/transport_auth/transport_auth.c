@@ -204,7 +204,7 @@ tutti_transport_auth_open(tutti_transport *inner, uint64_t incarnation,
 
     if (self == NULL) {
         inner->ops->close(inner);
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the data plane");
+        return TUTTI_FAIL_MEMORY(err, "no memory for the data plane");
     }
     self->base.ops = &auth_ops;
     self->inner = inner;
@@ -355,14 +355,15 @@ new_link(auth *self, tutti_bytes address, void *owner, tutti_transport_conn **re
     tutti_transport_conn *link;
 
     if (address.size <= TUTTI_TRANSPORT_AUTH_ADDRESS_BYTES) {
-        return TUTTI_FAIL(err, TUTTI_UNAVAILABLE,
-                          "a data address of %zu bytes without a key: the coordinator gives the "
-                          "key only to callers that may join the job",
-                          address.size);
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_UNAVAILABLE, "NO_JOB_SECRET",
+            "a data address of %zu bytes without a key: the coordinator gives the "
+            "key only to callers that may join the job",
+            address.size);
     }
     link = calloc(1, sizeof(*link));
     if (link == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a connection");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a connection");
     }
     link->transport = self;
     link->owner = owner;
@@ -370,7 +371,8 @@ new_link(auth *self, tutti_bytes address, void *owner, tutti_transport_conn **re
     if (RAND_bytes(link->id, sizeof(link->id)) != 1 ||
         !auth_pass(self, link->to, link->id, link->pass)) {
         free(link);
-        return TUTTI_FAIL(err, TUTTI_INTERNAL, "OpenSSL could not make the key of a connection");
+        return TUTTI_FAIL_FOR(err, TUTTI_INTERNAL, "CRYPTO_FAILED",
+                              "OpenSSL could not make the key of a connection");
     }
     *ret_link = link;
     return TUTTI_OK;

@@ -37,7 +37,8 @@ tutti_transport_ucx_fail(tutti_error *err, ucs_status_t status, const char *doin
                status == UCS_ERR_ENDPOINT_TIMEOUT) {
         code = TUTTI_UNAVAILABLE;
     }
-    (void)TUTTI_FAIL(err, code, "ucx could not %s: %s", doing, ucs_status_string(status));
+    (void)TUTTI_FAIL_FOR(err, code, "TRANSPORT_FAILED", "ucx could not %s: %s", doing,
+                         ucs_status_string(status));
     tutti_error_set_cause(err, "ucx", (int)status);
     return code;
 }
@@ -241,7 +242,7 @@ tutti_transport_ucx_open(const tutti_transport_ucx_options *options,
     tutti_code code;
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the data plane");
+        return TUTTI_FAIL_MEMORY(err, "no memory for the data plane");
     }
     tutti_transport_ucx_take_log();
     self->base.ops = &tutti_transport_ucx_ops;

@@ -181,13 +181,13 @@ transport_ucx_connect(tutti_transport *transport, tutti_bytes address, void *own
     ucs_status_t status;
 
     if (address.size <= UCX_MAGIC_BYTES || memcmp(address.data, UCX_MAGIC, UCX_MAGIC_BYTES) != 0) {
-        return TUTTI_FAIL(err, TUTTI_UNAVAILABLE,
-                          "its data address is not one of UCX: it was started with other "
-                          "--transports than this rank; give all agents of a job the same");
+        return TUTTI_FAIL_FOR(err, TUTTI_UNAVAILABLE, "CONNECTION_LOST",
+                              "its data address is not one of UCX: it was started with other "
+                              "--transports than this rank; give all agents of a job the same");
     }
     link = calloc(1, sizeof(*link));
     if (link == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a connection");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a connection");
     }
     params.address = (const ucp_address_t *)((const unsigned char *)address.data + UCX_MAGIC_BYTES);
     params.err_handler.arg = link;

@@ -170,7 +170,7 @@ tutti_rpc_channel_open(const char *target, const tutti_rpc_channel_options *opti
     TUTTI_TRY(rpc_check_process(err));
     self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a channel");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a channel");
     }
     (void)pthread_mutex_init(&self->lock, NULL);
     code = rpc_channel_targets_open(self, target, wanted->follow, err);

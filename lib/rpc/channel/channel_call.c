@@ -58,13 +58,13 @@ learn_server(tutti_rpc_channel *channel, const tutti_rpc_stub *stub, const rpc_k
     rpc_known *known = &channel->known[count];
 
     if (count == TUTTI_RPC_STUBS_MAX) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "more than %d methods on one channel",
-                          TUTTI_RPC_STUBS_MAX);
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "METHOD_LIMIT",
+                              "more than %d methods on one channel", TUTTI_RPC_STUBS_MAX);
     }
     known->path = stub->service == NULL ? strdup(stub->method)
                                         : rpc_service_path(stub->service, stub->method);
     if (known->path == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a method");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a method");
     }
     known->stub = stub;
     known->output = stub->service == NULL ? NULL : output_of(stub);
@@ -339,15 +339,16 @@ rpc_response_unpack(const rpc_known *known, grpc_byte_buffer *received,
     tutti_error inner;
 
     if (received == NULL) {
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "%s answered OK without a message", path);
+        return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                              "%s answered OK without a message", path);
     }
     switch (rpc_unpack(known->output, received, false, ret_message, &inner)) {
     case TUTTI_OK:
         return TUTTI_OK;
     case TUTTI_INVALID_ARGUMENT:
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS,
-                          "%s answered with a message that is not its response: %s", path,
-                          inner.text);
+        return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                              "%s answered with a message that is not its response: %s", path,
+                              inner.text);
     default:
         return tutti_error_pass(err, &inner);
     }

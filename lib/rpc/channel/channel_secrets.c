@@ -185,8 +185,7 @@ own_text(const char **text, tutti_error *err)
         return TUTTI_OK;
     }
     *text = strdup(*text);
-    return *text != NULL ? TUTTI_OK
-                         : TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a channel");
+    return *text != NULL ? TUTTI_OK : TUTTI_FAIL_MEMORY(err, "no memory for a channel");
 }
 
 static tutti_code

@@ -82,7 +82,7 @@ tutti_rpc_stream_open(tutti_rpc_channel *channel, const tutti_rpc_stub *stub,
     tutti_code code;
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a stream");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a stream");
     }
     code = rpc_channel_find(channel, stub, &self->known, err);
     if (code != TUTTI_OK) {
@@ -106,7 +106,7 @@ tutti_rpc_stream_open(tutti_rpc_channel *channel, const tutti_rpc_stub *stub,
 static tutti_code
 is_stream_ended(tutti_error *err)
 {
-    return TUTTI_FAIL(err, TUTTI_ABORTED, "the stream has ended");
+    return TUTTI_FAIL_FOR(err, TUTTI_ABORTED, "CLOSED", "the stream has ended");
 }
 
 /*
@@ -455,7 +455,7 @@ tutti_rpc_stream_late(tutti_rpc_stream *stream, const tutti_rpc_stub *stub, tutt
     const rpc_known *known = NULL;
     tutti_error late;
 
-    (void)TUTTI_FAIL(&late, TUTTI_DEADLINE_EXCEEDED, "Deadline Exceeded");
+    (void)TUTTI_FAIL_FOR(&late, TUTTI_DEADLINE_EXCEEDED, "TIMEOUT", "Deadline Exceeded");
     if (rpc_channel_find(stream->channel, stub, &known, NULL) == TUTTI_OK) {
         rpc_connect_error_explain(stream->channel, known, &late);
     }

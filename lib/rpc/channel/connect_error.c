@@ -122,6 +122,7 @@ explain_deadline(tutti_rpc_channel *channel, const rpc_known *known, tutti_error
     if (rpc_channel_state(channel) == GRPC_CHANNEL_READY) {
         (void)snprintf(err->text, sizeof(err->text), "%s did not answer %s in time", target,
                        known->path);
+        (void)strcpy(err->reason, "NO_ANSWER");
         return;
     }
     rewrite_connect_error(err, "UNREACHABLE", "could not reach", target,
@@ -154,6 +155,7 @@ explain_http(const char *target, tutti_error *err)
     (void)snprintf(status, sizeof(status), "%.7s", err->text + sizeof(head) - 1);
     (void)snprintf(err->text, sizeof(err->text), "%s is no gRPC server: it answered HTTP %s",
                    target, status);
+    (void)strcpy(err->reason, "NOT_GRPC");
     err->scope = TUTTI_SCOPE_AGENT;
     return true;
 }
@@ -171,6 +173,7 @@ rpc_connect_error_explain(tutti_rpc_channel *channel, const rpc_known *known, tu
     } else if (err->code == TUTTI_CANCELLED && strcasecmp(err->text, "cancelled") == 0) {
         (void)snprintf(err->text, sizeof(err->text), "%s to %s was cancelled by this program",
                        known->path, channel->address->text);
+        (void)strcpy(err->reason, "GIVEN_UP");
     }
 }
 

@@ -48,7 +48,7 @@ tutti_rpc_duplex_open(tutti_rpc_channel *channel, const tutti_rpc_stub *stub,
     tutti_code code;
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a stream");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a stream");
     }
     code = rpc_channel_find(channel, stub, &self->known, err);
     if (code != TUTTI_OK) {

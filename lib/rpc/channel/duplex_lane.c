@@ -139,8 +139,8 @@ flush_blocked(tutti_rpc_duplex *self)
 static tutti_rpc_event
 fail_broken_lane(tutti_rpc_duplex *self, tutti_error *err)
 {
-    (void)TUTTI_FAIL(err, TUTTI_DATA_LOSS,
-                     "the lane's memory has positions or sizes that no server writes");
+    (void)TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                         "the lane's memory has positions or sizes that no server writes");
     self->told = true;
     tutti_rpc_duplex_cancel(self);
     return TUTTI_RPC_ENDED;

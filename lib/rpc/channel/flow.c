@@ -263,7 +263,7 @@ tutti_rpc_flow_start(tutti_rpc_channel *channel, tutti_rpc_loop *loop, const tut
 
     code = rpc_channel_pack(first, NULL, options, &buffer, err);
     if (code == TUTTI_OK && self == NULL) {
-        code = TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a stream");
+        code = TUTTI_FAIL_MEMORY(err, "no memory for a stream");
     }
     if (code == TUTTI_OK) {
         code = rpc_channel_find(channel, stub, &self->known, err);

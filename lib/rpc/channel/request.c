@@ -83,7 +83,7 @@ tutti_rpc_request_start(tutti_rpc_channel *channel, tutti_rpc_loop *loop,
     tutti_code code;
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a call");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a call");
     }
     code = rpc_channel_find(channel, stub, &self->known, err);
     code = code == TUTTI_OK ? rpc_pack(request, NULL, &message, err) : code;

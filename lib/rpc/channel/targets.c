@@ -39,7 +39,7 @@ rpc_channel_targets_open(tutti_rpc_channel *channel, const char *target, bool fo
     }
     channel->targets = calloc(count + (follow ? TUTTI_RPC_TOLD_MAX : 0), sizeof(list[0]));
     if (channel->targets == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a channel");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a channel");
     }
     memcpy(channel->targets, list, count * sizeof(list[0]));
     channel->target_count = count;

@@ -67,7 +67,8 @@ join_sets(tuttirpc_server *self, const void *set, size_t set_bytes, tutti_error 
 {
     self->set = malloc(set_bytes + tutti_rpc_descriptor_set_size);
     if (self->set == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a descriptor set");
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "SYSTEM_LIMIT",
+                              "no memory for a descriptor set");
     }
     memcpy(self->set, set, set_bytes);
     memcpy(self->set + set_bytes, tutti_rpc_descriptor_set, tutti_rpc_descriptor_set_size);
@@ -78,8 +79,9 @@ static tutti_code
 make_loops(tuttirpc_server *self, size_t count, tutti_error *err)
 {
     if (count > TUTTIRPC_THREADS_MAX) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "%zu threads for a server: give at most %d",
-                          count, TUTTIRPC_THREADS_MAX);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                              "%zu threads for a server: give at most %d", count,
+                              TUTTIRPC_THREADS_MAX);
     }
     while (self->loop_count < count) {
         TUTTI_TRY(tutti_rpc_loop_new("tutti-rpc", &self->loops[self->loop_count], err));
@@ -110,14 +112,14 @@ tuttirpc_server_new(const tuttirpc_server_options *options, const void *set, siz
 
     rpc_door_begin();
     if (self == NULL) {
-        code = TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a server");
+        code = TUTTI_FAIL_MEMORY(&err, "no memory for a server");
         return rpc_door_status(code, &err, status);
     }
     (void)pthread_mutex_init(&self->lock, NULL);
     (void)pthread_cond_init(&self->changed, NULL);
     code = options->listen == NULL
-               ? TUTTI_FAIL(&err, TUTTI_INVALID_ARGUMENT,
-                            "no address to listen on: give one, 127.0.0.1:50051 say")
+               ? TUTTI_FAIL_FOR(&err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                                "no address to listen on: give one, 127.0.0.1:50051 say")
                : set_up_server(self, options, set, set_bytes, &err);
     if (code != TUTTI_OK) {
         tuttirpc_server_free(self);
@@ -172,15 +174,14 @@ tuttirpc_server_add(tuttirpc_server *server, const struct ProtobufCServiceDescri
     tutti_error err;
 
     if (server->service_count == TUTTIRPC_SERVICES_MAX) {
-        return rpc_door_status(TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED,
-                                          "a server has at most %d services",
-                                          TUTTIRPC_SERVICES_MAX),
+        return rpc_door_status(TUTTI_FAIL_FOR(&err, TUTTI_RESOURCE_EXHAUSTED, "METHOD_LIMIT",
+                                              "a server has at most %d services",
+                                              TUTTIRPC_SERVICES_MAX),
                                &err, status);
     }
     kept = keep_methods(server, methods, method_count);
     if (kept == NULL) {
-        return rpc_door_status(
-            TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a service"), &err, status);
+        return rpc_door_status(TUTTI_FAIL_MEMORY(&err, "no memory for a service"), &err, status);
     }
     tutti_rpc_server_add(
         server->inside,

@@ -118,7 +118,7 @@ tutti_rpc_loop_new(const char *name, tutti_rpc_loop **ret_loop, tutti_error *err
     }
     self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a loop");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a loop");
     }
     self->name = name;
     self->woken.on_done = on_woken;

@@ -92,7 +92,7 @@ rpc_token_open(const char *path, rpc_token **ret_token, tutti_error *err)
     tutti_code code;
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a token");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a token");
     }
     self->path = path;
     (void)pthread_mutex_init(&self->lock, NULL);

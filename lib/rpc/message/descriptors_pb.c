@@ -53,15 +53,17 @@ rpc_descriptors_open(tutti_bytes set, rpc_descriptors **ret_descriptors, tutti_e
     rpc_descriptors *self = calloc(1, sizeof(*self));
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for descriptors");
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "SYSTEM_LIMIT",
+                              "no memory for descriptors");
     }
     /* The set is part of this program, so its depth and size need no guard. */
     self->set = google__protobuf__file_descriptor_set__unpack(NULL, set.size, set.data);
     if (self->set == NULL || !cut_files(self, set) || self->count != self->set->n_file) {
         rpc_descriptors_close(self);
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "descriptor set of %zu bytes is not readable, or has more than %d files",
-                          set.size, TUTTI_RPC_FILES_MAX);
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "MALFORMED_MESSAGE",
+            "descriptor set of %zu bytes is not readable, or has more than %d files", set.size,
+            TUTTI_RPC_FILES_MAX);
     }
     *ret_descriptors = self;
     return TUTTI_OK;

@@ -56,7 +56,7 @@ arena_free(void *arena, void *memory)
 static tutti_code
 no_memory(tutti_error *err)
 {
-    return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to receive a message");
+    return TUTTI_FAIL_MEMORY(err, "no memory to receive a message");
 }
 
 /* With protobuf-c, which has words for what is wrong: as rpc_decode is for what is usual. */

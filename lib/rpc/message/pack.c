@@ -119,7 +119,7 @@ wrap_payload(const tutti_rpc_blob *payload, grpc_slice *ret_slice)
 static tutti_code
 no_memory(size_t size, tutti_error *err)
 {
-    return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a message of %zu bytes", size);
+    return TUTTI_FAIL_MEMORY(err, "no memory for a message of %zu bytes", size);
 }
 
 static tutti_code

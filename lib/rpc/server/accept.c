@@ -229,8 +229,9 @@ check_kind(const rpc_route *route, tutti_error *err)
 
     if (streams ? route->method->stream == NULL || route->method->on_call != NULL
                 : route->method->on_call == NULL || route->method->stream != NULL) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "%s is %s in its .proto, its handler is not",
-                          route->path, streams ? "streaming" : "unary");
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_METHOD",
+                              "%s is %s in its .proto, its handler is not", route->path,
+                              streams ? "streaming" : "unary");
     }
     return TUTTI_OK;
 }
@@ -250,13 +251,13 @@ make_route(tutti_rpc_server *server, const tutti_rpc_service *service,
     route->admit = service->admit;
     route->path = rpc_service_path(service->descriptor, method->name);
     if (route->path == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a method");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a method");
     }
     if (number == SIZE_MAX ||
         !rpc_descriptors_method(server->descriptors, name, method->name, &route->client_streams,
                                 &route->server_streams)) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "%s is in no .proto of the descriptor set",
-                          route->path);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "MALFORMED_MESSAGE",
+                              "%s is in no .proto of the descriptor set", route->path);
     }
     route->input = rpc_service_input(service->descriptor, number);
     route->open_enums = service->open_enums;
@@ -276,7 +277,7 @@ rpc_routes_make(tutti_rpc_server *server, tutti_error *err)
     }
     server->routes = calloc(total, sizeof(*server->routes));
     if (server->routes == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu methods", total);
+        return TUTTI_FAIL_MEMORY(err, "no memory for %zu methods", total);
     }
     /* The server serves on its own loop in any case: unknown methods and health need one. */
     (void)find_server_loop(server, server->loop);

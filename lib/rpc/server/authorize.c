@@ -187,7 +187,7 @@ rpc_call_authorize(tutti_rpc_call *call, tutti_error *err)
     if (code == TUTTI_OK && identity[0] != '\0') {
         call->identity = strdup(identity);
         if (call->identity == NULL) {
-            code = TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a call");
+            code = TUTTI_FAIL_MEMORY(err, "no memory for a call");
         }
     }
     return code;

@@ -258,9 +258,9 @@ no_method(const tutti_rpc_call *call, tutti_error *err)
 {
     const size_t size = GRPC_SLICE_LENGTH(call->details.method);
 
-    return TUTTI_FAIL(err, TUTTI_UNIMPLEMENTED, "there is no method %.*s",
-                      (int)(size < METHOD_BYTES_SHOWN ? size : METHOD_BYTES_SHOWN),
-                      (const char *)GRPC_SLICE_START_PTR(call->details.method));
+    return TUTTI_FAIL_FOR(err, TUTTI_UNIMPLEMENTED, "NO_METHOD", "there is no method %.*s",
+                          (int)(size < METHOD_BYTES_SHOWN ? size : METHOD_BYTES_SHOWN),
+                          (const char *)GRPC_SLICE_START_PTR(call->details.method));
 }
 
 /*

@@ -173,7 +173,7 @@ tutti_rpc_lane_new(tutti_rpc_lanes *lanes, const char *identity, int *ret_memory
     }
     if (self == NULL || self->identity == NULL) {
         free(self);
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a lane");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a lane");
     }
     code = tutti_lane_create(&self->rings, lanes->busy_ns, ret_memory, err);
     if (code != TUTTI_OK) {
@@ -840,7 +840,7 @@ tutti_rpc_lanes_open(tutti_rpc_loop *loop, uint64_t busy_ns, tutti_rpc_lanes **r
     int failed;
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for lanes");
+        return TUTTI_FAIL_MEMORY(err, "no memory for lanes");
     }
     self->loop = loop;
     self->busy_ns = busy_ns;

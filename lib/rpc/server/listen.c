@@ -39,13 +39,13 @@ static tutti_code
 check_tls_options(const tutti_rpc_server_options *options, tutti_error *err)
 {
     if ((options->tls_cert[0] == '\0') != (options->tls_key[0] == '\0')) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "--tls-cert and --tls-key belong together, only %s is given",
-                          options->tls_cert[0] == '\0' ? "--tls-key" : "--tls-cert");
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                              "--tls-cert and --tls-key belong together, only %s is given",
+                              options->tls_cert[0] == '\0' ? "--tls-key" : "--tls-cert");
     }
     if (options->tls_client_ca[0] != '\0' && options->tls_cert[0] == '\0') {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "--tls-client-ca needs --tls-cert and --tls-key");
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                              "--tls-client-ca needs --tls-cert and --tls-key");
     }
     return TUTTI_OK;
 }
@@ -162,16 +162,17 @@ explain_tcp(const tutti_address *address, tutti_error *err)
     (void)snprintf(port, sizeof(port), "%u", (unsigned)address->port);
     failed = getaddrinfo(address->host, port, &hints, &found);
     if (failed != 0) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "could not listen on %s: %s", address->text,
-                          gai_strerror(failed));
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_ADDRESS",
+                              "could not listen on %s: %s", address->text, gai_strerror(failed));
     }
     for (at = found; at != NULL && number == 0; at = at->ai_next) {
         number = try_bind(at);
     }
     freeaddrinfo(found);
     if (number != EADDRINUSE) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "could not listen on %s: %s", address->text,
-                          number == 0 ? "gRPC refused it" : strerror(number));
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_ADDRESS",
+                              "could not listen on %s: %s", address->text,
+                              number == 0 ? "gRPC refused it" : strerror(number));
     }
     tutti_process_who_listens(address->port, holder, sizeof(holder));
     return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "ADDRESS_IN_USE",
@@ -194,10 +195,11 @@ explain_unix(const tutti_address *address, tutti_error *err)
     if (number == 0) {
         (void)unlink(address->path);
     }
-    return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "could not listen on %s: %s", address->text,
-                      number == EADDRINUSE ? "the path exists and is no socket"
-                      : number == 0        ? "gRPC refused it"
-                                           : strerror(number));
+    return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_ADDRESS", "could not listen on %s: %s",
+                          address->text,
+                          number == EADDRINUSE ? "the path exists and is no socket"
+                          : number == 0        ? "gRPC refused it"
+                                               : strerror(number));
 }
 
 /*

@@ -66,8 +66,8 @@ static tutti_code
 check_nested(const tutti_rpc_nested *nested, const rpc_route *route, tutti_error *err)
 {
     if (route == NULL) {
-        return TUTTI_FAIL(err, TUTTI_UNIMPLEMENTED, "no method here takes a %s",
-                          nested->request->descriptor->short_name);
+        return TUTTI_FAIL_FOR(err, TUTTI_UNIMPLEMENTED, "NO_METHOD", "no method here takes a %s",
+                              nested->request->descriptor->short_name);
     }
     TUTTI_TRY(check_payload(nested->request, err));
     TUTTI_TRY(rpc_call_authorize_nested(nested->stream, route, nested->request, err));
@@ -86,9 +86,7 @@ tutti_rpc_nested_new(const tutti_rpc_nested *nested, tutti_rpc_call **ret_call, 
 
     if (call == NULL) {
         tutti_rpc_message_free(nested->message);
-        return code != TUTTI_OK
-                   ? code
-                   : TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a command");
+        return code != TUTTI_OK ? code : TUTTI_FAIL_MEMORY(err, "no memory for a command");
     }
     /*
      * The caller's metadata, identity and deadline are read through the stream until the nested

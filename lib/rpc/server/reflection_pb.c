@@ -202,7 +202,7 @@ rpc_reflection_init(rpc_reflection *reflection, const rpc_descriptors *descripto
     ProtobufCServiceDescriptor *older = malloc(sizeof(*older));
 
     if (older == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for reflection");
+        return TUTTI_FAIL_MEMORY(err, "no memory for reflection");
     }
     /*
      * v1alpha has the same messages under other names, and names of messages do not travel: a

@@ -48,7 +48,7 @@ tutti_rpc_server_new(const tutti_rpc_server_options *options, tutti_bytes descri
     TUTTI_TRY(rpc_check_process(err));
     self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a server");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a server");
     }
     self->options = options;
     self->loop = loop;
@@ -240,9 +240,9 @@ write_port_descriptor(const char *number, const char *text, size_t size, tutti_e
     TUTTI_TRY(tutti_parse_uint(number, INT_MAX, &descriptor, err));
     sent = write((int)descriptor, text, size);
     if (sent != (ssize_t)size) {
-        return TUTTI_FAIL(err, TUTTI_FAILED_PRECONDITION,
-                          "option --port-file: the address could not be written to descriptor %s",
-                          number);
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_FAILED_PRECONDITION, "BAD_OPTION",
+            "option --port-file: the address could not be written to descriptor %s", number);
     }
     (void)close((int)descriptor);
     return TUTTI_OK;

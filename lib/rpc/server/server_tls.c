@@ -42,7 +42,7 @@ rpc_tls_open(const char *cert_path, const char *key_path, const char *ca_path, r
     tutti_code code;
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for certificates");
+        return TUTTI_FAIL_MEMORY(err, "no memory for certificates");
     }
     self->cert_path = cert_path;
     self->key_path = key_path;

@@ -86,10 +86,10 @@ tutti_code
 rpc_check_process(tutti_error *err)
 {
     if (owner != getpid()) {
-        return TUTTI_FAIL(err, TUTTI_FAILED_PRECONDITION,
-                          "process %ld uses gRPC that process %ld started: it does not survive "
-                          "fork(), start a program instead",
-                          (long)getpid(), (long)owner);
+        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "FORKED",
+                              "process %ld uses gRPC that process %ld started: it does not survive "
+                              "fork(), start a program instead",
+                              (long)getpid(), (long)owner);
     }
     return TUTTI_OK;
 }

@@ -77,7 +77,7 @@ make_own(cuda_lane *lane, tutti_tensor *tensor, tutti_error *err)
     tutti_code code;
 
     if (own == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a shared tensor's record");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a shared tensor's record");
     }
     code = allocate_allocation(lane->space, tensor, own, err);
     if (code != TUTTI_OK) {

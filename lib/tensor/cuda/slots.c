@@ -30,7 +30,7 @@ cuda_ring_open(cuda_ring *ring, tutti_space *space, uint32_t count, tutti_error 
     tutti_list_init(&ring->wishes);
     ring->slots = calloc(count, sizeof(*ring->slots));
     if (ring->slots == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %u slots", (unsigned)count);
+        return TUTTI_FAIL_MEMORY(err, "no memory for %u slots", (unsigned)count);
     }
     code = cuda_check(cudaHostAlloc(&memory, count * TUTTI_SLOT_BYTES, cudaHostAllocDefault),
                       "cudaHostAlloc", err);

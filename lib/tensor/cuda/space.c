@@ -305,7 +305,7 @@ cuda_open(const tutti_space_cuda_options *options, tutti_space **ret_space, tutt
     }
     self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a space");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a space");
     }
     self->base.ops = &space_cuda_ops;
     (void)snprintf(self->base.device, sizeof(self->base.device), "cuda:%d", options->number);

@@ -61,8 +61,8 @@ check_event(cudaError_t answer, const char *call, tutti_error *err)
         return cuda_check_memory(answer, call, 1, err);
     }
     (void)cudaGetLastError(); /* else the next call would report it */
-    return TUTTI_FAIL(err, TUTTI_UNIMPLEMENTED, "%s: this GPU has no events for other processes",
-                      call);
+    return TUTTI_FAIL_FOR(err, TUTTI_UNIMPLEMENTED, "NO_DEVICE",
+                          "%s: this GPU has no events for other processes", call);
 }
 
 tutti_code

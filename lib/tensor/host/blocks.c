@@ -58,7 +58,7 @@ tutti_blocks_init(tutti_blocks *blocks, uint64_t bytes, tutti_error *err)
     assert(bytes >= TUTTI_BLOCK_ALIGN && bytes % TUTTI_BLOCK_ALIGN == 0);
     hole = calloc(1, sizeof(*hole));
     if (hole == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a block's record");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a block's record");
     }
     hole->size = bytes;
     *blocks = (tutti_blocks){.limit_bytes = bytes};
@@ -242,7 +242,7 @@ tutti_blocks_take(tutti_blocks *blocks, uint64_t bytes, tutti_block **ret_block,
     RB_REMOVE(tutti_block_holes, &blocks->holes, hole);
     hole = carve_block(blocks, hole, offset, size);
     if (hole == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a block's record");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a block's record");
     }
     assert(hole->taken && hole->offset == offset && hole->size == size);
     blocks->used_bytes += size;

@@ -364,8 +364,8 @@ round_limit(uint64_t limit_bytes, uint64_t *ret_size, tutti_error *err)
     const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 
     if (limit_bytes > (uint64_t)INT64_MAX - page) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
-                          "a memory limit of 8 EiB or more cannot be mapped");
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "MEMORY_LIMIT",
+                              "a memory limit of 8 EiB or more cannot be mapped");
     }
     *ret_size = limit_bytes == 0 ? page : (limit_bytes + page - 1) / page * page;
     return TUTTI_OK;
@@ -400,7 +400,7 @@ tutti_space_host_open(const tutti_space_host_options *options, tutti_space **ret
     TUTTI_TRY(round_limit(options->limit_bytes, &size, err));
     self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a space");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a space");
     }
     code = space_host_init(self, size, options->kept_bytes_max, err);
     if (code != TUTTI_OK) {

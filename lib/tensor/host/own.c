@@ -76,7 +76,7 @@ tutti_own_open(tutti_pages *pages, tutti_range block, uint64_t bytes, tutti_own 
 
     assert(bytes > 0 && bytes <= block.end - block.offset);
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a tensor's own memory");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a tensor's own memory");
     }
     self->fd = -1;
     self->size = (bytes + page - 1) / page * page;

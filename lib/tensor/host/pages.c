@@ -87,7 +87,7 @@ open_all_pages(tutti_pages *pages, tutti_error *err)
     tutti_memfd_advise(data, pages->size);
     pages->touched = calloc(pages->size / TUTTI_PAGES_CHUNK + 1, sizeof(*pages->touched));
     if (pages->touched == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the records of pages");
+        return TUTTI_FAIL_MEMORY(err, "no memory for the records of pages");
     }
     return TUTTI_OK;
 }

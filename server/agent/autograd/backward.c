@@ -92,7 +92,7 @@ tell_call(agent_backward_pass *backward)
     if (backward->failed) {
         tutti_rpc_call_fail(backward->call, &backward->err);
     } else if (gradients == NULL) {
-        (void)TUTTI_FAIL(&backward->err, TUTTI_RESOURCE_EXHAUSTED, "no memory to answer");
+        (void)TUTTI_FAIL_MEMORY(&backward->err, "no memory to answer");
         tutti_rpc_call_fail(backward->call, &backward->err);
     } else {
         backward->answer(backward->call, gradients, backward->grad_out_count, "",
@@ -377,7 +377,7 @@ answer_async(agent_backward_pass *backward, tutti_rpc_call *call, agent_gradient
     tutti_code code = TUTTI_OK;
 
     if (gradients == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to answer");
+        return TUTTI_FAIL_MEMORY(err, "no memory to answer");
     }
     code = agent_work_new(backward->agent, cancel_backward, backward, &backward->work, err);
     if (code == TUTTI_OK) {
@@ -408,7 +408,7 @@ agent_backward_start(tutti_agent *agent, tutti_rpc_call *call, const agent_backw
     if (code == TUTTI_OK) {
         backward = new_backward(agent, call, request, tape);
         /* Written in any case; it is told only when there is no pass. */
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a Backward");
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory for a Backward");
     }
     if (backward == NULL) {
         agent_client_leave(&agent->clients, client);

@@ -136,7 +136,7 @@ agent_backward_take(agent_backward_pass *backward, const agent_backward *request
     if (backward->grads_in == NULL || backward->grads_out == NULL) {
         backward->grad_in_count = 0;
         backward->grad_out_count = 0;
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for gradients");
+        return TUTTI_FAIL_MEMORY(err, "no memory for gradients");
     }
     TUTTI_TRY(named ? lock_named(backward, request, err) : lock_leaves(backward, err));
     for (i = 0; i < backward->grad_in_count; i++) {

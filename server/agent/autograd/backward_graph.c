@@ -159,7 +159,7 @@ agent_backward_make_nodes(agent_backward_pass *backward, tutti_error *err)
     }
     backward->nodes = calloc(backward->tape->record_count + 1, sizeof(backward->nodes[0]));
     if (backward->nodes == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a Backward");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a Backward");
     }
     tutti_map_init(&channels);
     for (link = records->before; link != records && code == TUTTI_OK; link = link->before) {

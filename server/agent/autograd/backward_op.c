@@ -75,7 +75,7 @@ new_op(grad_node *node, agent_group *group, tutti_error *err)
     agent_op *op = agent_backward_op(node->backward, group, on_op_end, node);
 
     if (op == NULL) {
-        (void)TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a dual op");
+        (void)TUTTI_FAIL_MEMORY(err, "no memory for a dual op");
         return NULL;
     }
     op->out_inline = true;

@@ -103,7 +103,7 @@ open_queue(agent_backward_pass *backward, const char *name, tutti_error *err)
     }
     if (queue == NULL || queue->slot == NULL) {
         free(queue);
-        (void)TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to wait in group %s", name);
+        (void)TUTTI_FAIL_MEMORY(err, "no memory to wait in group %s", name);
         return NULL;
     }
     queue->backward = backward;
@@ -352,7 +352,7 @@ await_op(agent_backward_pass *backward, agent_op *op, tutti_error *err)
     backward_wait *wait = malloc(sizeof(*wait));
 
     if (wait == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a Backward");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a Backward");
     }
     wait->backward = backward;
     wait->next = op->waits;
@@ -375,7 +375,7 @@ agent_backward_find_earlier(agent_backward_pass *backward, tutti_error *err)
     const tutti_list_node *link;
 
     if (made.items == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a Backward");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a Backward");
     }
     for (link = ops->next; link != ops && code == TUTTI_OK; link = link->next) {
         agent_op *op = tutti_container_of(link, agent_op, live);

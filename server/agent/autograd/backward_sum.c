@@ -324,7 +324,7 @@ start_grad_sum(agent_backward_pass *backward, grad_node *node, tutti_tape_var *v
 
     if (self == NULL) {
         tutti_tensor_unref(gradient);
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to work out a gradient");
+        return TUTTI_FAIL_MEMORY(err, "no memory to work out a gradient");
     }
     self->backward = backward;
     self->node = node;

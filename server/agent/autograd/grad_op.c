@@ -88,9 +88,9 @@ tutti_grad_op_check(const tutti_coll_args *args, bool local, tutti_error *err)
                               tutti_reduce_name(args->reduce));
     }
     if (grad_op_kind(args->kind) == 0) {
-        return TUTTI_FAIL(err, TUTTI_UNIMPLEMENTED,
-                          "%s has no gradient, and the tensor is traced: use no_grad",
-                          tutti_coll_kind_name(args->kind));
+        return TUTTI_FAIL_FOR(err, TUTTI_UNIMPLEMENTED, "NO_GRADIENT",
+                              "%s has no gradient, and the tensor is traced: use no_grad",
+                              tutti_coll_kind_name(args->kind));
     }
     if (args->has_spec &&
         tutti_reduce_check(TUTTI_REDUCE_PREMUL_SUM, args->spec.dtype, NULL) != TUTTI_OK) {

@@ -65,7 +65,7 @@ agent_recording_take(agent_op *op, const agent_request *request, tutti_error *er
     }
     op->tapes = calloc(request->tracer_count, sizeof(op->tapes[0]));
     if (op->tapes == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for names of tracers");
+        return TUTTI_FAIL_MEMORY(err, "no memory for names of tracers");
     }
     for (i = 0; i < request->tracer_count && code == TUTTI_OK; i++) {
         code = tutti_tape_find(op->agent->tapes, request->tracers[i], &tape, err);
@@ -382,7 +382,7 @@ agent_recording_pack(agent_op *op, tutti_error *err)
     }
     packed = malloc(TUTTI_TENSOR_META_EXTRA_MAX + user.size);
     if (packed == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for what goes with a tensor");
+        return TUTTI_FAIL_MEMORY(err, "no memory for what goes with a tensor");
     }
     op->op.args.meta = (tutti_bytes){packed, tutti_tensor_meta_write(names, count, user, packed)};
     free(op->meta);
@@ -399,7 +399,7 @@ agent_tensor_meta_expect(agent_op *op, const tutti_tape_entry *entry, tutti_erro
     agent_late *late = calloc(1, sizeof(*late));
 
     if (late == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to record an op");
+        return TUTTI_FAIL_MEMORY(err, "no memory to record an op");
     }
     late->entry = *entry;
     late->entry.late = true;
@@ -551,9 +551,7 @@ make_room_mask(agent_op *op, tutti_error *err)
         op->kept = calloc(op->list != NULL ? op->list->in_count : 1, sizeof(op->kept[0]));
         op->op.kept = op->kept;
     }
-    return op->kept != NULL
-               ? TUTTI_OK
-               : TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to record an op");
+    return op->kept != NULL ? TUTTI_OK : TUTTI_FAIL_MEMORY(err, "no memory to record an op");
 }
 
 /*

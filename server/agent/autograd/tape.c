@@ -24,7 +24,7 @@ tutti_tapes_new(uint32_t tapes_max, uint32_t items_max, tutti_tapes **ret_tapes,
     tutti_tapes *self = calloc(1, sizeof(*self));
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for tracers");
+        return TUTTI_FAIL_MEMORY(err, "no memory for tracers");
     }
     self->tapes_max = tapes_max;
     self->items_max = items_max;
@@ -87,7 +87,7 @@ tutti_tape_new(tutti_tapes *tapes, const char *name, tutti_tape **ret_tape, tutt
     TUTTI_TRY(check_tape_new(tapes, name, err));
     tape = calloc(1, sizeof(*tape));
     if (tape == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for tracer %s", name);
+        return TUTTI_FAIL_MEMORY(err, "no memory for tracer %s", name);
     }
     (void)snprintf(tape->name, sizeof(tape->name), "%s", name);
     tape->by_name.key = tutti_bytes_of(tape->name);

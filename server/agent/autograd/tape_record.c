@@ -177,9 +177,9 @@ tutti_tape_record_new(tutti_tape *tape, const tutti_tape_entry *entry,
         tutti_tensor_unref(entry->mask);
         tutti_tensor_unref(entry->kept);
         tutti_tensor_unref(entry->made);
-        return code != TUTTI_OK ? code
-                                : TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
-                                             "no memory to record an op on tracer %s", tape->name);
+        return code != TUTTI_OK
+                   ? code
+                   : TUTTI_FAIL_MEMORY(err, "no memory to record an op on tracer %s", tape->name);
     }
     insert_tape_record(tape, record);
     record->in = entry->in_tensor == 0 ? NULL : tutti_tape_var_of(tape, entry->in_tensor);
@@ -190,8 +190,7 @@ tutti_tape_record_new(tutti_tape *tape, const tutti_tape_entry *entry,
         record->out = take_out(tape, entry, &record->before);
         if (record->out == NULL) {
             tutti_tape_record_drop(record);
-            return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
-                              "no memory to record an op on tracer %s", tape->name);
+            return TUTTI_FAIL_MEMORY(err, "no memory to record an op on tracer %s", tape->name);
         }
         record->out->maker = record;
     }

@@ -213,7 +213,7 @@ tutti_tape_attach(tutti_tape *tape, uint64_t tensor, const tutti_spec *spec, tut
     if (var == NULL) {
         var = agent_tape_var_new(tape, tensor);
         if (var == NULL) {
-            return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to attach a tensor");
+            return TUTTI_FAIL_MEMORY(err, "no memory to attach a tensor");
         }
         agent_tape_map(var);
     } else {

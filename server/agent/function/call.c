@@ -44,7 +44,7 @@ enter_scope(agent_function_call *call, const char *name, tutti_error *err)
     if (scope == NULL) {
         scope = calloc(1, sizeof(*scope));
         if (scope == NULL) {
-            return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the order of calls");
+            return TUTTI_FAIL_MEMORY(err, "no memory for the order of calls");
         }
         (void)snprintf(scope->name, sizeof(scope->name), "%s", name);
         scope->node.key = tutti_bytes_of(scope->name);
@@ -480,7 +480,7 @@ agent_function_start(tutti_agent *agent, tutti_rpc_call *rpc, agent_call_request
 
     if (code == TUTTI_OK) {
         call = new_call(agent, rpc, request);
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a call");
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory for a call");
     }
     if (call == NULL) {
         agent_call_mark_name(agent, rpc, request->result, &err);

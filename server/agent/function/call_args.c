@@ -78,8 +78,7 @@ take_args(agent_function_call *call, agent_call_request *request, tutti_error *e
     call->args = calloc(request->arg_count + 1, sizeof(*call->args));
     call->anys = calloc(request->arg_count + 1, sizeof(*call->anys));
     if (call->args == NULL || call->anys == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu arguments",
-                          request->arg_count);
+        return TUTTI_FAIL_MEMORY(err, "no memory for %zu arguments", request->arg_count);
     }
     call->arg_count = request->arg_count;
     for (i = 0; i < request->arg_count; i++) {

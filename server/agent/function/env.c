@@ -76,7 +76,7 @@ agent_env_make(agent_function_call *call, const tutti_spec *spec, tutti_space *s
     tutti_code code;
 
     if (made == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a tensor");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a tensor");
     }
     made->lock_set.loop = agent->control;
     memcpy(made->lock_set.owner, call->lock_set.owner, sizeof(made->lock_set.owner));

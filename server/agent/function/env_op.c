@@ -228,7 +228,7 @@ agent_env_op_start(agent_env_op *self)
     if (group != NULL) {
         op = new_op(self, group);
         if (op == NULL) {
-            (void)TUTTI_FAIL(&self->err, TUTTI_RESOURCE_EXHAUSTED, "no memory for an op");
+            (void)TUTTI_FAIL_MEMORY(&self->err, "no memory for an op");
         }
     }
     if (op == NULL) {

@@ -21,7 +21,7 @@ agent_functions_open(tutti_agent *agent, tutti_error *err)
     agent_functions *self = calloc(1, sizeof(*self));
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for functions");
+        return TUTTI_FAIL_MEMORY(err, "no memory for functions");
     }
     agent->functions = self;
     self->agent = agent;

@@ -207,7 +207,7 @@ agent_host_begin(agent_function_call *call)
     if (self == NULL) {
         (void)(host == NULL ? TUTTI_FAIL_FOR(&err, TUTTI_UNAVAILABLE, "HOST_LOST",
                                              "function %s: its host is gone", call->function_name)
-                            : TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a call"));
+                            : TUTTI_FAIL_MEMORY(&err, "no memory for a call"));
         agent_call_failed(call, &err);
         return;
     }
@@ -575,7 +575,7 @@ agent_host_open(tutti_agent *agent, const char *name, bool own, bool imports, ui
     }
     self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a host");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a host");
     }
     self->agent = agent;
     self->wire = wire;

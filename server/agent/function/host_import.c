@@ -97,7 +97,7 @@ agent_host_import(tutti_agent *agent, tutti_rpc_call *rpc, const char *module,
 
     if (check_import(agent, module, &host, &err) == TUTTI_OK) {
         self = calloc(1, sizeof(*self));
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for an import");
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory for an import");
     }
     if (self == NULL) {
         answer(rpc, NULL, 0, &err);
@@ -139,7 +139,7 @@ take_import(import *self, const agent_host_function *functions, size_t count)
     size_t i;
 
     if (found == NULL) {
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for functions");
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory for functions");
         end_import(self, NULL, 0, &err);
         return;
     }

@@ -301,7 +301,7 @@ load_plugin(tutti_agent *agent, const char *path, size_t size, tutti_error *err)
     tutti_code code;
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a plug-in");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a plug-in");
     }
     open_loading(self, agent);
     (void)snprintf(self->path, sizeof(self->path), "%.*s", (int)size, path);
@@ -347,7 +347,7 @@ keep_module(loading *self, tutti_error *err)
     agent_module *module = calloc(1, sizeof(*module));
 
     if (module == NULL) {
-        (void)TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a module");
+        (void)TUTTI_FAIL_MEMORY(err, "no memory for a module");
         return NULL;
     }
     memcpy(module->name, self->name, sizeof(module->name));
@@ -487,7 +487,7 @@ join_load(tutti_agent *agent, waiter *one, const char *path, const char *name, c
         self = start_load(agent, path, name, device);
     }
     if (self == NULL) {
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a module");
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory for a module");
         one->answer(agent, one->rpc, NULL, &err);
         free(one);
         return;
@@ -514,7 +514,7 @@ agent_module_load(tutti_agent *agent, tutti_rpc_call *rpc, const char *path, con
     if (code == TUTTI_OK) {
         module = find_module(agent, name);
         one = module != NULL ? NULL : calloc(1, sizeof(*one));
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a module");
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory for a module");
     }
     if (one == NULL) {
         answer(agent, rpc, module, module == NULL ? &err : NULL);

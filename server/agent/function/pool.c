@@ -27,7 +27,8 @@ agent_pool_new(uint32_t threads_max, agent_pool **ret_pool, tutti_error *err)
     agent_pool *self = calloc(1, sizeof(*self));
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for threads of functions");
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "SYSTEM_LIMIT",
+                              "no memory for threads of functions");
     }
     (void)pthread_mutex_init(&self->lock, NULL);
     tutti_cond_init(&self->changed);

@@ -388,7 +388,7 @@ agent_python_open(tutti_agent *agent, tutti_error *err)
     }
     self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for --python");
+        return TUTTI_FAIL_MEMORY(err, "no memory for --python");
     }
     agent->functions->python = self;
     self->agent = agent;

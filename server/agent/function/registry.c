@@ -158,7 +158,7 @@ agent_registry_add(agent_registry *registry, const char *name, const char *sourc
     }
     self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a function");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a function");
     }
     (void)snprintf(self->name, sizeof(self->name), "%s", name);
     copy_text(self->source, sizeof(self->source), source);

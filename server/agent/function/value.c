@@ -198,8 +198,7 @@ agent_value_new(const tutti_any *any, agent_value **ret_value, tutti_error *err)
 
     self = calloc(1, sizeof(*self) + size);
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a value of %zu bytes",
-                          size);
+        return TUTTI_FAIL_MEMORY(err, "no memory for a value of %zu bytes", size);
     }
     self->base = (tutti_table_value){
         .refs = 1, .noun = agent_value_noun(any->kind), .on_free = on_value_free};

@@ -69,7 +69,7 @@ agent_member_open(tutti_agent *agent, tutti_error *err)
     struct agent_member *self = calloc(1, sizeof(*self));
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the session");
+        return TUTTI_FAIL_MEMORY(err, "no memory for the session");
     }
     self->agent = agent;
     self->wait_ns = RETRY_MIN_NS;
@@ -311,7 +311,8 @@ on_join_end(void *arg, const tutti_error *err)
         begin_session(self);
         return;
     }
-    (void)TUTTI_FAIL(&none, TUTTI_UNAVAILABLE, "the coordinator ended the call without an answer");
+    (void)TUTTI_FAIL_FOR(&none, TUTTI_UNAVAILABLE, "CONNECTION_LOST",
+                         "the coordinator ended the call without an answer");
     join_failed(self, err != NULL ? err : &none);
 }
 

@@ -229,7 +229,7 @@ agent_answers_expect(agent_op *op, const tutti_rpc_call *call, const agent_reque
     }
     self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to keep an answer");
+        return TUTTI_FAIL_MEMORY(err, "no memory to keep an answer");
     }
     self->agent = op->agent;
     self->op = op;

@@ -59,7 +59,7 @@ agent_group_of(tutti_agent *agent, const char *name, tutti_error *err)
     }
     group = calloc(1, sizeof(*group));
     if (group == NULL) {
-        (void)TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for group %s", name);
+        (void)TUTTI_FAIL_MEMORY(err, "no memory for group %s", name);
         return NULL;
     }
     group->agent = agent;

@@ -65,7 +65,8 @@ may_ask_again(const group_ask *self, agent_group *group, const tutti_error *err)
 static tutti_code
 fail_answer(tutti_error *err)
 {
-    return TUTTI_FAIL(err, TUTTI_INTERNAL, "the coordinator's answer has no group");
+    return TUTTI_FAIL_FOR(err, TUTTI_INTERNAL, "BAD_ANSWER",
+                          "the coordinator's answer has no group");
 }
 
 /*
@@ -208,8 +209,7 @@ agent_wire_get_group(agent_group *group)
     tutti_error err;
 
     if (self == NULL) {
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory to ask for group %s",
-                         group->name);
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory to ask for group %s", group->name);
         agent_group_unknown(group, &err);
         return;
     }

@@ -33,7 +33,7 @@
 static tutti_code
 fail_memory(size_t count, tutti_error *err)
 {
-    return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a list of %zu tensors", count);
+    return TUTTI_FAIL_MEMORY(err, "no memory for a list of %zu tensors", count);
 }
 
 /*
@@ -432,8 +432,7 @@ make_room_list(agent_list *list, uint32_t count, tutti_error *err)
     tutti_lock **locks = calloc((size_t)count + 1, sizeof(tutti_lock *));
 
     if (locks == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
-                          "no memory for a list of %" PRIu32 " tensors", count);
+        return TUTTI_FAIL_MEMORY(err, "no memory for a list of %" PRIu32 " tensors", count);
     }
     free(list->out_locks);
     list->out_locks = locks;
@@ -516,8 +515,7 @@ place_list(agent_op *op, const tutti_spec *specs, uint32_t count, tutti_error *e
     }
     list->out = calloc((size_t)count + 1, sizeof(*list->out));
     if (list->out == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
-                          "no memory for a list of %" PRIu32 " tensors", count);
+        return TUTTI_FAIL_MEMORY(err, "no memory for a list of %" PRIu32 " tensors", count);
     }
     for (i = 0; i < count; i++) {
         list->out[i].spec = specs[i];
@@ -551,8 +549,7 @@ place_of_root(agent_op *op, const tutti_spec *specs, uint32_t count, tutti_error
     TUTTI_TRY(agent_check_expected(op->expects, op->expect_count, specs, count, err));
     list->out = calloc((size_t)count + 1, sizeof(*list->out));
     if (list->out == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
-                          "no memory for a list of %" PRIu32 " tensors", count);
+        return TUTTI_FAIL_MEMORY(err, "no memory for a list of %" PRIu32 " tensors", count);
     }
     memcpy(list->out, list->in, count * sizeof(*list->out));
     memcpy(list->out_locks, list->in_locks, count * sizeof(tutti_lock *));

@@ -580,7 +580,7 @@ agent_op_start(tutti_agent *agent, tutti_rpc_call *call, agent_request *request,
     op = agent_op_new(agent, call, request, answer);
     if (op == NULL) {
         agent_client_leave(&agent->clients, client);
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for an op");
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory for an op");
         tutti_rpc_call_fail(call, &err);
         return;
     }

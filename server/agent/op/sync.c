@@ -127,7 +127,7 @@ on_cancel(tutti_rpc_call *call, void *self)
 
     (void)self;
     if (sync != NULL) {
-        (void)TUTTI_FAIL(&err, TUTTI_CANCELLED, "the wait was given up");
+        (void)TUTTI_FAIL_FOR(&err, TUTTI_CANCELLED, "CALLER_GONE", "the wait was given up");
         end_sync(sync, &err);
     }
 }
@@ -171,7 +171,7 @@ agent_sync(tutti_agent *agent, tutti_rpc_call *call, const char *group, uint32_t
     if (code == TUTTI_OK) {
         sync = new_sync(agent, call, group, answer);
         if (sync == NULL) {
-            (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory to wait");
+            (void)TUTTI_FAIL_MEMORY(&err, "no memory to wait");
         }
     }
     if (sync == NULL) {

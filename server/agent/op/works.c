@@ -34,7 +34,7 @@ agent_works_open(tutti_agent *agent, tutti_error *err)
     struct agent_works *works = calloc(1, sizeof(*works));
 
     if (works == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for works");
+        return TUTTI_FAIL_MEMORY(err, "no memory for works");
     }
     tutti_map_init(&works->by_number);
     tutti_list_init(&works->finished);
@@ -79,7 +79,7 @@ agent_work_new(tutti_agent *agent, agent_cancel_fn cancel, void *owner, agent_wo
     tutti_ref ref;
 
     if (work == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a work");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a work");
     }
     work->cancel = cancel;
     work->owner = owner;
@@ -283,7 +283,7 @@ agent_wait_end(agent_wait *wait, const tutti_error *err)
     if (statuses != NULL) {
         wait->answer(wait->call, statuses, wait->count);
     } else {
-        (void)TUTTI_FAIL(&none, TUTTI_RESOURCE_EXHAUSTED, "no memory to answer");
+        (void)TUTTI_FAIL_MEMORY(&none, "no memory to answer");
         tutti_rpc_call_fail(wait->call, err != NULL ? err : &none);
     }
     free(statuses);
@@ -326,7 +326,7 @@ on_cancel(tutti_rpc_call *call, void *self)
 
     (void)self;
     if (wait != NULL) {
-        (void)TUTTI_FAIL(&err, TUTTI_CANCELLED, "the wait was given up");
+        (void)TUTTI_FAIL_FOR(&err, TUTTI_CANCELLED, "CALLER_GONE", "the wait was given up");
         agent_wait_end(wait, &err);
     }
 }
@@ -393,7 +393,7 @@ agent_works_wait(tutti_agent *agent, tutti_rpc_call *call, char *const *works, s
     if (code == TUTTI_OK) {
         wait = new_wait(agent, call, count, answer);
         code = wait != NULL ? join_works(wait, works, count, &err)
-                            : TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory to wait");
+                            : TUTTI_FAIL_MEMORY(&err, "no memory to wait");
     }
     if (wait == NULL) {
         tutti_rpc_call_fail(call, &err);
@@ -421,7 +421,7 @@ agent_works_test(tutti_agent *agent, tutti_rpc_call *call, char *const *works, s
     if (code == TUTTI_OK) {
         wait = new_wait(agent, call, count, answer);
         code = wait != NULL ? join_works(wait, works, count, &err)
-                            : TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory to look");
+                            : TUTTI_FAIL_MEMORY(&err, "no memory to look");
     }
     if (wait == NULL) {
         tutti_rpc_call_fail(call, &err);

@@ -69,7 +69,7 @@ agent_dump_open(tutti_agent *agent, tutti_error *err)
     agent->flight = agent_flight_new();
     agent->dump = calloc(1, sizeof(*agent->dump));
     if (agent->flight == NULL || agent->dump == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the flight recorder");
+        return TUTTI_FAIL_MEMORY(err, "no memory for the flight recorder");
     }
     agent->dump->agent = agent;
     agent->dump->timer.on_expiry = on_due;
@@ -209,7 +209,7 @@ write_file(const char *path, snapshot *shot)
     (void)json_object_set_new(shot->document, "entries", entries);
     words = json_dumps(shot->document, JSON_COMPACT | JSON_REAL_PRECISION(9));
     if (words == NULL) {
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the flight record");
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory for the flight record");
     } else if (tutti_file_write(path, words, strlen(words), 0644, &err) == TUTTI_OK) {
         TUTTI_LOG("agent", INFO, "an op failed: the last %zu ops are in %s", shot->count, path);
         err.code = TUTTI_OK;

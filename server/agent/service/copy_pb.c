@@ -62,7 +62,7 @@ copy_staged(agent_access *access, const copy_pair *pair)
     tutti_error err;
 
     if (piece == NULL) {
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a copy");
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory for a copy");
         agent_access_fail(access, &err);
         return;
     }

@@ -216,9 +216,7 @@ start_self_check(tutti_agent *agent, tutti_rpc_call *call, tutti_error *err)
     self_check *self = code == TUTTI_OK ? calloc(1, sizeof(*self)) : NULL;
 
     if (self == NULL) {
-        return code != TUTTI_OK
-                   ? code
-                   : TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for an answer");
+        return code != TUTTI_OK ? code : TUTTI_FAIL_MEMORY(err, "no memory for an answer");
     }
     for (i = 0; i < request->n_ranks; i++) {
         if (request->ranks[i] != agent->rank) {

@@ -189,8 +189,7 @@ agent_on_flight(tutti_rpc_call *call, void *self)
                               "page of %u entries, at most %d", request->page_size, PAGE_MAX);
     } else {
         answer = malloc(sizeof(*answer));
-        code = answer != NULL ? TUTTI_OK
-                              : TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a page");
+        code = answer != NULL ? TUTTI_OK : TUTTI_FAIL_MEMORY(&err, "no memory for a page");
     }
     if (code != TUTTI_OK) {
         tutti_rpc_call_fail(call, &err);

@@ -59,7 +59,7 @@ read_args(const Tutti__V1__CallRequest *message, agent_call_request *request, tu
     }
     request->args = calloc(message->n_args + 1, sizeof(*request->args));
     if (request->args == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for arguments");
+        return TUTTI_FAIL_MEMORY(err, "no memory for arguments");
     }
     request->arg_count = message->n_args;
     for (i = 0; i < message->n_args; i++) {

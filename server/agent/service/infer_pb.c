@@ -98,8 +98,7 @@ take_inference_list(const tutti_agent *agent, agent_request *request, tutti_coll
 
     *ret_list = list;
     if (list == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a list of %zu tensors",
-                          request->input_count);
+        return TUTTI_FAIL_MEMORY(err, "no memory for a list of %zu tensors", request->input_count);
     }
     for (i = 0; i < request->input_count && code == TUTTI_OK; i++) {
         code = take_tensor(agent, request, i, &list[i], err);

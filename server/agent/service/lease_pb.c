@@ -175,7 +175,7 @@ on_open(tutti_rpc_call *call, void *arg)
     tutti_error err;
 
     if (self == NULL) {
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a lease");
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory for a lease");
         tutti_rpc_call_finish(call, &err);
         return;
     }
@@ -313,7 +313,7 @@ agent_on_close_lease(tutti_rpc_call *call, void *agent)
     tutti_error err;
 
     if (self == NULL) {
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory to close a lease");
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory to close a lease");
         tutti_rpc_call_fail(call, &err);
         return;
     }

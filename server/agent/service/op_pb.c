@@ -71,8 +71,7 @@ read_expected_results(const Tutti__V1__OpOptions *options, agent_request *reques
     }
     request->expects = calloc(options->n_expect, sizeof(*request->expects));
     if (request->expects == NULL) {
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu specs",
-                         options->n_expect);
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory for %zu specs", options->n_expect);
         agent_request_refuse(request, &err);
         return;
     }
@@ -267,8 +266,7 @@ agent_read_list(size_t input_count, Tutti__V1__TensorArg *const *inputs, size_t 
         request->args.coalesced = !is_by_rank(&request->args);
     }
     if (input_count > 0 && request->inputs == NULL) {
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a list of %zu tensors",
-                         input_count);
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory for a list of %zu tensors", input_count);
         agent_request_refuse(request, &err);
     }
     for (i = 0; i < request->input_count; i++) {

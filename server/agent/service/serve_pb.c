@@ -105,7 +105,7 @@ send_message(serving *self, const Tutti__V1__ServeResponse *message)
     }
     if (one == NULL || tutti_rpc_pack(&message->base, NULL, &one->packed, &err) != TUTTI_OK) {
         free(one);
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a message to a host");
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory for a message to a host");
         end_serving(self, &err);
         return;
     }
@@ -193,7 +193,7 @@ send_call(agent_host *host, const agent_host_call *host_call)
     size_t i;
 
     if (wire == NULL) {
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a message to a host");
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory for a message to a host");
         end_serving(host->stream, &err);
         return;
     }
@@ -307,7 +307,7 @@ start_host(serving *self, const Tutti__V1__HostStart *start, tutti_error *err)
     tutti_code code;
 
     if (functions == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for functions");
+        return TUTTI_FAIL_MEMORY(err, "no memory for functions");
     }
     tutti_rpc_text_clean(name, sizeof(name), start->name);
     code = agent_host_open(self->agent, name, own, start->imports,
@@ -378,7 +378,7 @@ take_imported(serving *self, const Tutti__V1__HostImported *message, tutti_error
     tutti_code code;
 
     if (functions == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for functions");
+        return TUTTI_FAIL_MEMORY(err, "no memory for functions");
     }
     if (message->error != NULL) {
         failure = read_failure(message->error);
@@ -429,7 +429,7 @@ on_open(tutti_rpc_call *call, void *agent)
     tutti_error err;
 
     if (self == NULL) {
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a host");
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory for a host");
         tutti_rpc_call_finish(call, &err);
         return;
     }

@@ -102,7 +102,7 @@ on_open(tutti_rpc_call *call, void *arg)
 
     tutti_rpc_call_set_user(call, self);
     if (self == NULL) {
-        code = TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for events");
+        code = TUTTI_FAIL_MEMORY(&err, "no memory for events");
     }
     if (code == TUTTI_OK) {
         code = find_event_device(agent, request->device, &device, &err);

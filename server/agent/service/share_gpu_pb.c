@@ -105,7 +105,7 @@ start_gpu_share(agent_access *access)
             piece->heap = malloc(TUTTI_CUDA_IPC_SIZE);
         }
         if (piece == NULL || piece->heap == NULL) {
-            code = TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a share");
+            code = TUTTI_FAIL_MEMORY(&err, "no memory for a share");
         }
     }
     if (code == TUTTI_OK) {
@@ -126,7 +126,7 @@ on_open(tutti_rpc_call *call, void *arg)
     tutti_error err;
 
     if (self == NULL) {
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a share");
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory for a share");
         tutti_rpc_call_finish(call, &err);
         return;
     }

@@ -120,7 +120,7 @@ agent_on_list(tutti_rpc_call *call, void *self)
         infos = calloc(size, sizeof(*infos));
         messages = calloc(size, sizeof(Tutti__V1__TensorInfo *));
         if (infos == NULL || messages == NULL) {
-            code = TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a page");
+            code = TUTTI_FAIL_MEMORY(&err, "no memory for a page");
         }
     }
     if (code == TUTTI_OK) {

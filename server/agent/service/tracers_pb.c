@@ -83,7 +83,7 @@ attach_tracer(tutti_agent *agent, const Tutti__V1__AttachRequest *request, tutti
     infos = calloc(request->n_tensors, sizeof(*infos));
     leaves = calloc(request->n_tensors, sizeof(*leaves));
     if (infos == NULL || leaves == NULL) {
-        code = TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to attach tensors");
+        code = TUTTI_FAIL_MEMORY(err, "no memory to attach tensors");
     } else {
         code = look_up_tracer(agent, request, infos, leaves, err);
     }

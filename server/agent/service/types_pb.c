@@ -81,6 +81,6 @@ agent_fail_answer(tutti_rpc_call *call)
 {
     tutti_error err;
 
-    (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory to answer");
+    (void)TUTTI_FAIL_MEMORY(&err, "no memory to answer");
     tutti_rpc_call_fail(call, &err);
 }

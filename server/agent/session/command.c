@@ -36,10 +36,10 @@ tutti_code
 agent_drive_keep(agent_drive *command, tutti_error *err)
 {
     command->kept = calloc(command->session->worker_count, sizeof(command->kept[0]));
-    return command->kept != NULL ? TUTTI_OK
-                                 : TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
-                                              "no memory for the answers of %" PRIu32 " workers",
-                                              command->session->worker_count);
+    return command->kept != NULL
+               ? TUTTI_OK
+               : TUTTI_FAIL_MEMORY(err, "no memory for the answers of %" PRIu32 " workers",
+                                   command->session->worker_count);
 }
 
 /* What it holds besides its place among the commands. */
@@ -153,7 +153,7 @@ answer_command(agent_drive *self)
     }
     self->answer = agent_drive_pack(self);
     if (self->answer == NULL) {
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the answer to a command");
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory for the answer to a command");
         agent_session_close(session, &err);
         return;
     }

@@ -45,7 +45,7 @@ agent_local_new(agent_worker *worker, uint64_t lease, agent_local **ret_local, t
     agent_local *self = calloc(1, sizeof(*self));
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a worker");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a worker");
     }
     self->worker = worker;
     self->lease = lease;
@@ -152,7 +152,7 @@ take_local_result(agent_worker *worker, local_call *call)
     tutti_error err;
 
     if (call->answer == NULL) {
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for an answer");
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory for an answer");
         agent_worker_lose(worker, &err);
         return;
     }
@@ -291,7 +291,7 @@ new_call(agent_local *self, tutti_rpc_packed *packed, tutti_rpc_message **ret_me
 
     if (call == NULL) {
         tutti_rpc_packed_free(packed);
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a call");
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory for a call");
     } else if (tutti_rpc_packed_read(&tutti__v1__run_request__descriptor, packed, ret_message,
                                      &err) == TUTTI_OK) {
         call->local = self;

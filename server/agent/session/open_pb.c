@@ -75,7 +75,7 @@ ask(agent_session *session, const tutti_rpc_stub *stub, const ProtobufCMessage *
     tutti_error err;
 
     if (self == NULL) {
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory to ask the coordinator");
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory to ask the coordinator");
         agent_session_close(session, &err);
         return;
     }
@@ -302,7 +302,8 @@ on_session_group(agent_session *session, const void *response)
     tutti_error err;
 
     if (found->group == NULL) {
-        code = TUTTI_FAIL(&err, TUTTI_INTERNAL, "the coordinator's answer has no group");
+        code = TUTTI_FAIL_FOR(&err, TUTTI_INTERNAL, "BAD_ANSWER",
+                              "the coordinator's answer has no group");
     } else if (found->group->n_spans > 0) {
         code =
             tutti_spans_unpack(found->group->spans, found->group->n_spans, &unpacked, &count, &err);

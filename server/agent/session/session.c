@@ -126,8 +126,7 @@ agent_session_hire(agent_session *session, const uint32_t *ranks, uint32_t count
     }
     session->group_size = count / session->group_count;
     return made ? TUTTI_OK
-                : TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
-                             "no memory for a session of %" PRIu32 " workers", count);
+                : TUTTI_FAIL_MEMORY(err, "no memory for a session of %" PRIu32 " workers", count);
 }
 
 /* ------------------------------------------------------------------------------ opening */
@@ -172,7 +171,7 @@ take_former(agent_session *self, const agent_session_request *request, tutti_err
     self->resumes = true;
     self->found = calloc(self->registers_max / 8 + 1, 1);
     if (self->found == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to resume a session");
+        return TUTTI_FAIL_MEMORY(err, "no memory to resume a session");
     }
     memcpy(self->id, request->resume, sizeof(self->id));
     memcpy(self->secret, request->secret.data, sizeof(self->secret));

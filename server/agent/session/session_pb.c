@@ -47,7 +47,7 @@ on_drive_open(tutti_rpc_call *call, void *arg)
         session = agent_session_new(agent, call);
     }
     if (code == TUTTI_OK && session == NULL) {
-        code = TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a session");
+        code = TUTTI_FAIL_MEMORY(&err, "no memory for a session");
     }
     if (code != TUTTI_OK) {
         tutti_rpc_call_finish(call, &err);
@@ -68,9 +68,7 @@ keep_token(agent_session *session, tutti_error *err)
         return TUTTI_OK;
     }
     session->token = strndup((const char *)shown.data + scheme, shown.size - scheme);
-    return session->token != NULL
-               ? TUTTI_OK
-               : TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a token");
+    return session->token != NULL ? TUTTI_OK : TUTTI_FAIL_MEMORY(err, "no memory for a token");
 }
 
 static tutti_code

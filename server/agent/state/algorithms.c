@@ -27,7 +27,7 @@ read_table(const char *text, size_t size, tutti_selection *selection,
     tutti_code code;
 
     if (rules == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a table of algorithms");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a table of algorithms");
     }
     code = tutti_selection_parse(text, size, rules, &selection->rule_count, err);
     selection->rules = rules;

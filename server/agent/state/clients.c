@@ -163,7 +163,7 @@ agent_client_enter(agent_clients *clients, const tutti_rpc_call *call, agent_cli
     agent_client *client = wake_client(clients, call);
 
     if (client == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a client");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a client");
     }
     if (client->ops >= clients->ops_max) {
         return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "OP_LIMIT",

@@ -101,8 +101,8 @@ open_ucx(const tutti_agent_options *options, const char *listen, tutti_transport
                                                  tutti_agent_data_plane_devices(options, listen)};
 
     if (options->data_port != 0) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "--data-port is for --transports tcp: UCX takes any port");
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
+                              "--data-port is for --transports tcp: UCX takes any port");
     }
     TUTTI_LOG("agent", INFO, "data goes between hosts by UCX");
     return tutti_transport_ucx_open(&ucx, ret_wire, err);

@@ -71,7 +71,7 @@ agent_event_new(tutti_agent *agent, tutti_space *space, agent_event **ret_event,
     }
     event = calloc(1, sizeof(*event));
     if (event == NULL) {
-        code = TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for an event");
+        code = TUTTI_FAIL_MEMORY(err, "no memory for an event");
     } else {
         code = agent->devices.cuda->event_open(space, &event->event, event->handle, err);
     }

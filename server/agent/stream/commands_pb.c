@@ -141,7 +141,7 @@ on_open(tutti_rpc_call *call, void *self)
     tutti_error err;
 
     if (stream == NULL) {
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a stream of commands");
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory for a stream of commands");
         tutti_rpc_call_finish(call, &err);
         return;
     }
@@ -164,7 +164,7 @@ add_command(agent_stream *stream, agent_command *command)
         return false;
     }
     if (command == NULL) {
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a command");
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory for a command");
     } else if (agent_stream_add(stream, command, &err) == TUTTI_OK) {
         return true;
     }

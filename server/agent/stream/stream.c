@@ -348,7 +348,7 @@ agent_stream_cancel(agent_stream *stream, bool gone)
     tutti_list_init(&lost);
     /* A client that is gone does not hear this error; one whose answer found no memory does. */
     if (gone) {
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the answer to a command");
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory for the answer to a command");
     } else {
         (void)TUTTI_FAIL_FOR(&err, TUTTI_UNAVAILABLE, "STOPPING", "rank %" PRIu32 " is stopping",
                              stream->agent->rank);

@@ -97,7 +97,7 @@ agent_range_parse(const char *text, char ret_name[TUTTI_TABLE_HANDLE_SIZE],
     TUTTI_TRY(tutti_spec_check(&range.spec, NULL, NULL, err));
     *ret_range = malloc(sizeof(range));
     if (*ret_range == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a range of a tensor");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a range of a tensor");
     }
     **ret_range = range;
     memcpy(ret_name, text, size);

@@ -54,7 +54,7 @@ tutti_table_new(uint64_t incarnation, uint32_t handles_max, tutti_table **ret_ta
     tutti_table *self = calloc(1, sizeof(*self));
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the table of tensors");
+        return TUTTI_FAIL_MEMORY(err, "no memory for the table of tensors");
     }
     (void)pthread_mutex_init(&self->mutex, NULL);
     self->incarnation = incarnation;
@@ -649,7 +649,7 @@ tutti_table_open_lease(tutti_table *table, uint64_t leases_max, uint64_t *ret_le
     tutti_code code = TUTTI_OK;
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a lease");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a lease");
     }
     agent_table_lock(table);
     if (table->leases.count >= leases_max) {

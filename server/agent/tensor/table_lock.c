@@ -34,8 +34,7 @@ tutti_table_reserve(tutti_lock_set *lock_set, uint32_t count, tutti_error *err)
     }
     lock_set->locks = calloc(count, sizeof(*lock_set->locks));
     if (lock_set->locks == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to claim %" PRIu32 " tensors",
-                          count);
+        return TUTTI_FAIL_MEMORY(err, "no memory to claim %" PRIu32 " tensors", count);
     }
     lock_set->room = count;
     return TUTTI_OK;
@@ -201,7 +200,7 @@ create_entry(tutti_table *table, tutti_lock_set *lock_set, const char *name, boo
     tutti_code code;
 
     if (entry == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a handle");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a handle");
     }
     agent_table_lock(table);
     named = agent_table_named(table, name);

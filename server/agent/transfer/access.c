@@ -119,7 +119,7 @@ agent_access_new(tutti_agent *agent, tutti_rpc_call *call, agent_access_fn on_tu
     tutti_error err;
 
     if (self == NULL) {
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a call");
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory for a call");
         tutti_rpc_call_fail(call, &err);
         return NULL;
     }

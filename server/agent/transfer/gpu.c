@@ -212,7 +212,7 @@ begin_chunk(agent_access *access, tutti_tensor *tensor, agent_gpu_chunk_fn on_sl
     tutti_error err;
 
     if (piece == NULL) {
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a piece of a tensor");
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory for a piece of a tensor");
         agent_access_fail(access, &err);
         return;
     }
@@ -321,7 +321,7 @@ copy_ahead(agent_access *access, tutti_tensor *tensor, tutti_error *err)
         agent_gpu_chunk *piece = agent_gpu_chunk_new(access, access->ahead, size);
 
         if (piece == NULL) {
-            return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a piece of a tensor");
+            return TUTTI_FAIL_MEMORY(err, "no memory for a piece of a tensor");
         }
         access->ahead += size;
         access->piece_count++;

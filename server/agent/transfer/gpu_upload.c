@@ -76,7 +76,7 @@ new_piece(agent_access *access, size_t size, tutti_error *err)
     agent_gpu_chunk *piece = agent_gpu_chunk_new(access, access->offset, size);
 
     if (piece == NULL) {
-        (void)TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a piece of a tensor");
+        (void)TUTTI_FAIL_MEMORY(err, "no memory for a piece of a tensor");
         return NULL;
     }
     access->offset += size;
@@ -99,7 +99,7 @@ wait_for_slot(agent_gpu_chunk *piece, tutti_tensor *tensor, tutti_rpc_message *m
     if (piece->heap == NULL) {
         access->piece_count--;
         agent_gpu_chunk_free(piece);
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to keep a message");
+        return TUTTI_FAIL_MEMORY(err, "no memory to keep a message");
     }
     tutti_rpc_message_read(message, piece->heap, piece->size);
     access->waits_for_slot = true;

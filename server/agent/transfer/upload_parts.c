@@ -39,7 +39,7 @@ agent_parts_open(tutti_agent *agent, tutti_error *err)
 {
     agent->uploads = calloc(1, sizeof(*agent->uploads));
     if (agent->uploads == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for uploads");
+        return TUTTI_FAIL_MEMORY(err, "no memory for uploads");
     }
     tutti_list_init(&agent->uploads->parts);
     return TUTTI_OK;
@@ -253,9 +253,8 @@ agent_parts_lead(agent_access *access, tutti_bytes transfer, uint64_t bytes, tut
             "another upload has this transfer id: draw 16 random bytes for each upload");
     }
     access->taken = calloc(1, sizeof(*access->taken));
-    TUTTI_TRY(access->taken != NULL
-                  ? take_range(access, access, err)
-                  : TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for an upload in parts"));
+    TUTTI_TRY(access->taken != NULL ? take_range(access, access, err)
+                                    : TUTTI_FAIL_MEMORY(err, "no memory for an upload in parts"));
     list_parts(access);
     gather_part(access);
     return TUTTI_OK;

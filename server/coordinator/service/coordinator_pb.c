@@ -150,7 +150,7 @@ on_lookup_ranks(tutti_rpc_call *call, void *arg)
     size_t i;
     tutti_error err;
     tutti_code code = page == NULL
-                          ? TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for an answer")
+                          ? TUTTI_FAIL_MEMORY(&err, "no memory for an answer")
                           : tutti_coordinator_lookup(core, wire->job, wire->ranks, wire->n_ranks,
                                                      page->ranks, &count, &err);
 

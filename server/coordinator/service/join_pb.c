@@ -139,7 +139,7 @@ on_open(tutti_rpc_call *call, void *arg)
 
     tutti_rpc_call_set_user(call, self);
     if (self == NULL) {
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a call");
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory for a call");
         tutti_rpc_call_finish(call, &err);
         service_loop_leave(arg);
         return;

@@ -85,7 +85,7 @@ begin_watch(tutti_rpc_call *call, tutti_coordinator *core, tutti_error *err)
     tutti_code code;
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a watch");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a watch");
     }
     self->call = call;
     self->watch.on_now = on_now;

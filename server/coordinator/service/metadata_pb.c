@@ -47,7 +47,7 @@ reply_all_gather(tutti_rpc_call *call, const tutti_bytes *values, size_t count)
 
     response.values = calloc(count, sizeof(ProtobufCBinaryData));
     if (response.values == NULL) {
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu values", count);
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory for %zu values", count);
         tutti_rpc_call_fail(call, &err);
         return;
     }
@@ -117,8 +117,7 @@ take_value(tutti_rpc_call *call, tutti_coordinator_meet_request *request, tutti_
     }
     request->value = malloc(request->value_size);
     if (request->value == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu bytes",
-                          request->value_size);
+        return TUTTI_FAIL_MEMORY(err, "no memory for %zu bytes", request->value_size);
     }
     tutti_rpc_message_read(message, request->value, request->value_size);
     return TUTTI_OK;
@@ -147,7 +146,7 @@ start_metadata(tutti_service_loop *service_loop, tutti_rpc_call *call,
     tutti_code code;
 
     if (self == NULL) {
-        code = TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a call");
+        code = TUTTI_FAIL_MEMORY(&err, "no memory for a call");
     } else {
         self->call = call;
         self->meet.on_answer = request->kind == TUTTI_COORDINATOR_BROADCAST ? on_broadcast_answer

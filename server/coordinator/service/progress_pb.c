@@ -186,7 +186,7 @@ reply_progress(tutti_rpc_call *call, const tutti_coordinator_stalls *stalls)
     if (wires == NULL || uneven == NULL) {
         free(wires);
         free(uneven);
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for an answer");
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory for an answer");
         tutti_rpc_call_fail(call, &err);
         return;
     }
@@ -251,7 +251,7 @@ start_progress(tutti_coordinator *core, tutti_rpc_call *call, stall_call *self, 
                                                            .wait_ms = wire->wait_ms};
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a call");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a call");
     }
     self->call = call;
     self->query.on_answer = on_answer;

@@ -72,7 +72,7 @@ start_meet(tutti_service_loop *service_loop, tutti_rpc_call *call, meet_call *se
     };
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a call");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a call");
     }
     self->call = call;
     self->caller.on_answer = on_meet_answer;

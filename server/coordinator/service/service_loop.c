@@ -238,7 +238,7 @@ tutti_service_loop_new(const tutti_coordinator_options *options, tutti_store *st
     tutti_code code;
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a coordinator");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a coordinator");
     }
     (void)pthread_mutex_init(&self->lock, NULL);
     self->options = options;
@@ -442,7 +442,7 @@ const tutti_error *
 service_loop_say_gone(const tutti_rpc_call *call, tutti_error *err)
 {
     if (tutti_rpc_call_cancelled(call)) {
-        (void)TUTTI_FAIL(err, TUTTI_CANCELLED, "the caller went away");
+        (void)TUTTI_FAIL_FOR(err, TUTTI_CANCELLED, "CALLER_GONE", "the caller went away");
     } else {
         (void)TUTTI_FAIL_FOR(err, TUTTI_UNAVAILABLE, "DRAINING",
                              "the coordinator is shutting down: connect again");

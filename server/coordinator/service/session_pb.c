@@ -235,7 +235,7 @@ on_open(tutti_rpc_call *call, void *arg)
 
     tutti_rpc_call_set_user(call, self);
     if (self == NULL) {
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a session");
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory for a session");
         tutti_rpc_call_finish(call, &err);
     } else {
         self->call = call;

@@ -76,7 +76,7 @@ start_shrink(tutti_service_loop *service_loop, tutti_rpc_call *call, shrink_call
     };
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a call");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a call");
     }
     self->call = call;
     self->accept_spans = wire->accept_spans;

@@ -27,7 +27,7 @@ reply_values(tutti_rpc_call *call, const tutti_coordinator_page *page)
     size_t i;
 
     if (values == NULL || versions == NULL) {
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a page of values");
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory for a page of values");
         tutti_rpc_call_fail(call, &err);
     } else {
         for (i = 0; i < page->count; i++) {
@@ -109,7 +109,7 @@ start_get(tutti_service_loop *service_loop, tutti_rpc_call *call, get_call *self
     };
 
     if (self == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a call");
+        return TUTTI_FAIL_MEMORY(err, "no memory for a call");
     }
     self->call = call;
     self->wait.on_answer = on_get_answer;

@@ -131,7 +131,7 @@ reply_page(tutti_rpc_call *call, const tutti_coordinator_page *page)
     size_t i;
 
     if (entries == NULL || pointers == NULL) {
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a page of keys");
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory for a page of keys");
         tutti_rpc_call_fail(call, &err);
     } else {
         for (i = 0; i < page->count; i++) {
@@ -218,7 +218,7 @@ on_count(tutti_rpc_call *call, void *arg)
     tutti_code code;
 
     if (self == NULL) {
-        code = TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a call");
+        code = TUTTI_FAIL_MEMORY(&err, "no memory for a call");
     } else {
         self->call = call;
         self->count.on_answer = on_count_answer;
@@ -293,7 +293,7 @@ on_wait(tutti_rpc_call *call, void *arg)
 
     if (self == NULL) {
         (void)service_loop_enter(arg);
-        code = TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a call");
+        code = TUTTI_FAIL_MEMORY(&err, "no memory for a call");
     } else {
         self->call = call;
         self->wait.on_answer = on_wait_answer;

@@ -77,7 +77,7 @@ start_take(tutti_coordinator *core, tutti_rpc_call *call,
     tutti_code code;
 
     if (self == NULL) {
-        code = TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a call");
+        code = TUTTI_FAIL_MEMORY(&err, "no memory for a call");
     } else {
         self->call = call;
         self->from_queue = request->from_queue;

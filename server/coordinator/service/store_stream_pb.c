@@ -57,7 +57,7 @@ say_why_it_ends(const store_stream *self, tutti_error *err)
     if (tutti_rpc_call_cancelled(self->call)) {
         return service_loop_say_gone(self->call, err);
     }
-    (void)TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the answer to a command");
+    (void)TUTTI_FAIL_MEMORY(err, "no memory for the answer to a command");
     return err;
 }
 
@@ -214,7 +214,7 @@ on_stream_open(tutti_rpc_call *call, void *arg)
 
     (void)arg;
     if (self == NULL) {
-        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a stream of commands");
+        (void)TUTTI_FAIL_MEMORY(&err, "no memory for a stream of commands");
         tutti_rpc_call_finish(call, &err);
         return;
     }

@@ -54,7 +54,7 @@ on_watch_open(tutti_rpc_call *call, void *arg)
     tutti_code code;
 
     if (self == NULL) {
-        code = TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a watch");
+        code = TUTTI_FAIL_MEMORY(&err, "no memory for a watch");
     } else {
         self->call = call;
         self->watch.on_change = on_watch_change;

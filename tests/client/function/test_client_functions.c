@@ -135,6 +135,7 @@ test_names__hold_values_and_tensors(void **state)
     tutti_value_free(&value);
     rig->agent.script.mischief = FAKE_WRONG_SPEC;
     assert_fails(tutti_value_get(rig->client, "tensor", &value, &err), TUTTI_DATA_LOSS);
+    assert_string_equal(err.reason, "BAD_ANSWER");
 }
 
 static void

@@ -121,6 +121,7 @@ test_config__refuses_with_option_origin_and_limit(void **state)
     assert_fails(load(3, range, &err), TUTTI_INVALID_ARGUMENT);
     assert_text_has(err.text, "option --count (from flag): 11, need 1 to 10");
     assert_fails(load(2, unit, &err), TUTTI_INVALID_ARGUMENT);
+    assert_string_equal(err.reason, "BAD_OPTION");
     assert_fails(load(2, missing, &err), TUTTI_INVALID_ARGUMENT);
     assert_text_has(err.text, "needs a value");
     assert_fails(load(2, stray, &err), TUTTI_INVALID_ARGUMENT);

@@ -2,6 +2,8 @@
  * Goal: what people read is exact, and never leaves its buffer.
  * Method: small buffers and known values.
  */
+#include <errno.h>
+
 #include "support/testing.h"
 
 #include "base/error/text.h"
@@ -101,6 +103,15 @@ test_fail_errno__keeps_the_number_and_says_what_it_means(void **state)
     assert_string_equal(err.text, "could not open /x: No such file or directory");
     assert_string_equal(err.domain, "errno");
     assert_int_equal(err.cause, 2);
+    assert_string_equal(err.reason, "SYSTEM_ERROR");
+    (void)TUTTI_FAIL_ERRNO(&err, EMFILE, "could not open %s", "/x");
+    assert_string_equal(err.reason, "SYSTEM_LIMIT");
+    (void)TUTTI_FAIL_ERRNO(&err, EADDRINUSE, "could not listen");
+    assert_string_equal(err.reason, "ADDRESS_IN_USE");
+    (void)TUTTI_FAIL_ERRNO(&err, ENOMEM, "could not open %s", "/x");
+    assert_string_equal(err.reason, "NO_MEMORY");
+    assert_int_equal(TUTTI_FAIL_MEMORY(&err, "no memory for %s", "x"), TUTTI_RESOURCE_EXHAUSTED);
+    assert_string_equal(err.reason, "NO_MEMORY");
 }
 
 int

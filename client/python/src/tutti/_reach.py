@@ -73,7 +73,7 @@ def _find(phrases: tuple[tuple[str, str], ...], text: str) -> str:
 def explain(code: StatusCode, text: str, address: str, call: str) -> tuple[str, str]:
     """The text and the reason of an error to which no server gave a reason."""
     if code is StatusCode.DEADLINE_EXCEEDED and text == "Deadline Exceeded":
-        return "%s did not answer %s in time" % (address, call), ""
+        return "%s did not answer %s in time" % (address, call), "NO_ANSWER"
     if code is not StatusCode.UNAVAILABLE:
         return text, ""
     if "ailed to connect to all addresses" in text or "DNS resolution failed" in text:
@@ -84,6 +84,11 @@ def explain(code: StatusCode, text: str, address: str, call: str) -> tuple[str, 
     if why:
         return "lost the connection to %s: %s" % (address, why), "CONNECTION_LOST"
     return text, ""
+
+
+def given_up(address: str, call: str) -> tuple[str, str]:
+    """The text and the reason of an error of a stream that this program has given up."""
+    return "%s to %s was cancelled by this program" % (call, address), "GIVEN_UP"
 
 
 # What this package calls what libtutti's texts name.

@@ -86,7 +86,7 @@ def invalid(reason: str, text: str) -> TuttiError:
 
 def lost(text: str) -> TuttiError:
     """The error of data that is not as it was announced."""
-    return make(StatusCode.DATA_LOSS, text)
+    return make(StatusCode.DATA_LOSS, text, "BAD_ANSWER")
 
 
 def _number(text: str, otherwise: int) -> int:
@@ -130,8 +130,7 @@ def forked(address: str) -> TuttiError:
 
 def cancelled(address: str, call: str) -> TuttiError:
     """Of a stream that this program has given up."""
-    text = "%s to %s was cancelled by this program" % (call, address)
-    return make(StatusCode.CANCELLED, text)
+    return make(StatusCode.CANCELLED, *_reach.given_up(address, call))
 
 
 def from_rpc(error: Any, address: str = "", call: str = "") -> TuttiError:

@@ -77,6 +77,8 @@ test_packet_error__survives_or_becomes_one(void **state)
         assert_int_equal(back.code, i < 22 ? TUTTI_INTERNAL : TUTTI_NOT_FOUND);
     }
     memset(bytes, 0, 16);
+    tutti_packet_read_error(bytes, 3, &back);
+    assert_string_equal(back.reason, "BAD_PACKET");
     tutti_packet_read_error(bytes, 16, &back);
     assert_int_equal(back.code, TUTTI_INTERNAL); /* an error of code OK is none */
 }

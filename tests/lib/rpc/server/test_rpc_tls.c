@@ -187,6 +187,9 @@ check_not_started(const char *cert, const char *key, const char *ca, tutti_code 
     self.options.tls_client_ca = ca == NULL ? "" : file(ca);
     assert_fails(echo_server_start(&self, 1, &err), wanted);
     assert_text_has(err.text, says);
+    assert_string_equal(err.reason, wanted == TUTTI_NOT_FOUND             ? "SYSTEM_ERROR"
+                                    : strstr(says, "has expired") != NULL ? "CERTIFICATE_EXPIRED"
+                                                                          : "BAD_CREDENTIALS");
     echo_server_fini(&self);
 }
 

@@ -85,6 +85,7 @@ test_unary__of_an_unknown_method_fails_at_once(void **state)
 
     assert_fails(rig_call(self->channel, &echo_missing, &request, NULL, &err), TUTTI_UNIMPLEMENTED);
     assert_text_has(err.text, "/rpctest.v1.EchoService/Missing");
+    assert_string_equal(err.reason, "NO_METHOD");
     assert_fails(rig_call(self->channel, &echo_stranger, &request, NULL, &err),
                  TUTTI_UNIMPLEMENTED);
     assert_true(tutti_clock_ns() - before < 5 * TUTTI_NS_PER_S);
@@ -115,6 +116,7 @@ test_unary__brings_deadlines_and_ends_with_them(void **state)
                                   &options, NULL, &err),
                  TUTTI_DEADLINE_EXCEEDED);
     assert_text_has(err.text, "did not answer /rpctest.v1.EchoService/Park in time");
+    assert_string_equal(err.reason, "NO_ANSWER");
     rig_await(self->server.cancel_count, 1); /* the handler was told */
     rig_await(tutti_rpc_server_call_count(self->server.server), 0);
 }
@@ -285,19 +287,21 @@ static const struct wording {
     tutti_code code;
     const char *grpc;
     const char *ours;
+    const char *reason;
 } wordings[] = {
-    {TUTTI_UNAVAILABLE, "Socket closed", "lost the connection to HERE: it closed the connection"},
+    {TUTTI_UNAVAILABLE, "Socket closed", "lost the connection to HERE: it closed the connection",
+     "CONNECTION_LOST"},
     {TUTTI_UNAVAILABLE, "keepalive watchdog timeout",
-     "lost the connection to HERE: it does not answer pings"},
+     "lost the connection to HERE: it does not answer pings", "CONNECTION_LOST"},
     {TUTTI_UNAVAILABLE,
      "failed to connect to all addresses; last error: UNKNOWN: ipv4:10.0.0.1:1: No route to host",
-     "could not reach HERE: no route to host"},
+     "could not reach HERE: no route to host", "UNREACHABLE"},
     {TUTTI_UNAVAILABLE, "failed to connect to all addresses; last error: UNKNOWN: news",
-     "could not reach HERE: UNKNOWN: news"},
-    {TUTTI_UNAVAILABLE, "the job is paused", "the job is paused"},
+     "could not reach HERE: UNKNOWN: news", "UNREACHABLE"},
+    {TUTTI_UNAVAILABLE, "the job is paused", "the job is paused", ""},
     {TUTTI_UNIMPLEMENTED, "Received http2 header with status: 404",
-     "HERE is no gRPC server: it answered HTTP 404"},
-    {TUTTI_ABORTED, "Socket closed", "Socket closed"},
+     "HERE is no gRPC server: it answered HTTP 404", "NOT_GRPC"},
+    {TUTTI_ABORTED, "Socket closed", "Socket closed", ""},
 };
 
 static void
@@ -314,6 +318,7 @@ test_errors_of_grpc__are_put_into_words(void **state)
         (void)TUTTI_FAIL(&err, wordings[i].code, "%s", wordings[i].grpc);
         rpc_connect_error_explain(channel, NULL, &err);
         assert_string_equal(err.text, wordings[i].ours);
+        assert_string_equal(err.reason, wordings[i].reason);
         assert_int_equal(err.code, wordings[i].code);
     }
     tutti_rpc_channel_close(channel);
