@@ -3,6 +3,7 @@ ranks; and with agents that lend no memory.
 """
 
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -14,6 +15,21 @@ from cluster_case import LONG_S, Cluster
 sys.path.insert(0, os.path.join(support.SOURCE, "tests", "faults"))
 from relay import Relay  # noqa: E402
 
+sys.path.append(os.path.join(support.SOURCE, "tests", "support"))
+import built_package  # noqa: E402
+
+REDUCES = """
+import sys
+import numpy as np, tutti
+with tutti.connect(sys.argv[1]) as agent:
+    x = agent.zeros(100000, np.float32)
+    x[:] = 1
+    for _ in range(5):  # the ranks meet, and the client has its lane
+        agent.all_reduce(np.ones(1, np.float32))
+    print("ready", flush=True)
+    sys.stdin.readline()
+    print(agent.all_reduce(x, out=x, timeout=5)[0])
+"""
 PROGRAM = os.path.join(support.BUILD, "tests", "client", "arena_program")
 
 
@@ -109,6 +125,29 @@ class Arena(unittest.TestCase):
         said, out = self.outlive(again=True)
         self.assertIn(said["first"], ("OK", "CONNECTION_LOST", "UNREACHABLE"), out)  # whoever notices
         self.assertEqual([said[one] for one in ("alloc", "plain", "again", "closed")], ["OK"] * 4, out)
+
+    def test_agents_without_a_descriptor_reduce_it(self):
+        """What it takes to map memory of another rank for the first time is kept for that."""
+        cluster = Cluster(2)
+        self.addCleanup(cluster.kill)
+        ranks = []
+        for agent in cluster.agents:
+            ranks.append(subprocess.Popen(
+                [sys.executable, "-c", REDUCES, agent.program.address], text=True, stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=dict(os.environ, PYTHONPATH=built_package.build())))
+            self.addCleanup(ranks[-1].communicate)
+            self.addCleanup(ranks[-1].kill)
+        self.assertEqual([rank.stdout.readline() for rank in ranks], ["ready\n"] * 2)
+        for agent in cluster.agents:
+            pid = agent.program.process.pid
+            held = {int(name) for name in os.listdir("/proc/%d/fd" % pid)}
+            free = min(set(range(len(held) + 1)) - held)
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (free, resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]))
+        for rank in ranks:
+            rank.stdin.write("go\n")
+            rank.stdin.flush()
+        said = [rank.communicate(timeout=LONG_S)[0] for rank in ranks]
+        self.assertEqual(said, ["2.0\n"] * 2)
 
 
 if __name__ == "__main__":

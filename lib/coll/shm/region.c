@@ -10,11 +10,13 @@
  * keeps it when its note of the end comes.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "coll/shm/shm_private.h"
 
@@ -270,17 +272,43 @@ take_new(shm_source *source, const note *it, int fd)
     return true;
 }
 
-/* Returns 1 = one was taken, 0 = none there yet, -1 = the end, or no note. */
+void
+tutti_shm_hold_spare(transport_shm *self)
+{
+    if (self->spare < 0) {
+        self->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    }
+}
+
+static void
+give_spare(transport_shm *self)
+{
+    if (self->spare >= 0) {
+        (void)close(self->spare);
+        self->spare = -1;
+    }
+}
+
+/*
+ * A descriptor that finds no place is lost, and its region with it, for as long as both processes
+ * live. It is needed for a moment only, until it is mapped, so a place for one is kept.
+ *
+ * Returns 1 = one was taken, 0 = none there yet, -1 = the end, or no note.
+ */
 static int
 take_note(shm_source *source)
 {
     int fds[TUTTI_LOCAL_FDS_MAX];
     size_t count = 0;
     note it = {0};
-    const long size = tutti_local_receive(source->watch.fd, &it, sizeof(it), fds, &count);
-    bool good = size == sizeof(it) && it.magic == NOTE && count == (it.size > 0 ? 1 : 0);
+    long size;
+    bool good;
 
+    give_spare(source->transport);
+    size = tutti_local_receive(source->watch.fd, &it, sizeof(it), fds, &count);
+    good = size == sizeof(it) && it.magic == NOTE && count == (it.size > 0 ? 1 : 0);
     if (size < 0) {
+        tutti_shm_hold_spare(source->transport);
         return 0;
     }
     if (good && it.size > 0) {
@@ -289,6 +317,7 @@ take_note(shm_source *source)
         take_gone(source, it.id);
     }
     tutti_local_close_all(fds, count);
+    tutti_shm_hold_spare(source->transport);
     return good ? 1 : -1;
 }
 

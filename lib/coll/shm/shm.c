@@ -451,6 +451,7 @@ close_own(transport_shm *self)
     close_fd(&self->listener.fd);
     close_fd(&self->doorbell);
     close_fd(&self->page_fd);
+    close_fd(&self->spare);
     close_fd(&self->poller);
     if (self->page != NULL && !self->options.inside) { /* else a peer may still ring */
         (void)munmap(self->page, sizeof(*self->page));
@@ -490,6 +491,7 @@ open_own(transport_shm *self, const unsigned char name[SHM_NAME_BYTES])
     self->listener = (shm_watch){.on_event = tutti_shm_on_knock,
                                  .fd = tutti_local_listen((tutti_bytes){name, SHM_NAME_BYTES})};
     self->doorbell_watch = (shm_watch){.on_event = on_wake, .fd = self->doorbell};
+    tutti_shm_hold_spare(self);
     self->inner_watch =
         (shm_watch){.on_event = on_wake, .fd = self->inner->ops->descriptor(self->inner)};
     return self->poller >= 0 && self->doorbell >= 0 && self->page != NULL &&
@@ -518,6 +520,7 @@ init_shm(transport_shm *self, const tutti_transport_shm_options *options)
     self->poller = -1;
     self->doorbell = -1;
     self->page_fd = -1;
+    self->spare = -1;
     self->listener.fd = -1;
     self->secret[0] = tutti_id_draw();
     self->secret[1] = tutti_id_draw();

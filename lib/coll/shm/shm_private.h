@@ -188,6 +188,7 @@ struct transport_shm {
     int poller;
     int doorbell;
     int page_fd;
+    int spare; /* its place is for the descriptor of a note; -1 = none was left */
     shm_page *page;
     shm_watch listener;
     shm_watch doorbell_watch;
@@ -259,6 +260,7 @@ bool tutti_shm_is_in_region(const transport_shm *self, const void *data, uint64_
  * broken. */
 bool tutti_shm_place(tutti_transport_conn *link, const shm_out *out, shm_record *record);
 void tutti_shm_forget_gone(transport_shm *self); /* tell peers what is gone */
+void tutti_shm_hold_spare(transport_shm *self);
 /* What the peer told of regions. False: its end, or nonsense. */
 bool tutti_shm_hear_notes(shm_source *source);
 /* One of the peer's; tutti_shm_region_drop it. NULL: it has none of that id. */

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/os/log.h"
@@ -146,8 +147,9 @@ hand_over_source(shm_source *source, const shm_record *record, const unsigned ch
     if (record->kind != SHM_EAGER) {
         rndv = new_rndv(source, record);
         if (rndv == NULL) {
-            TUTTI_LOG("coll/shm", ERROR, "dropped packets of a peer: no memory for them");
+            TUTTI_LOG("coll/shm", ERROR, "hung up on a peer: its memory could not be mapped");
             put_back(source, record->id, false); /* else it would wait for its memory for ever */
+            (void)shutdown(source->watch.fd, SHUT_RDWR); /* ... and its op for what it has sent */
             return;
         }
     }
