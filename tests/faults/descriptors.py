@@ -74,6 +74,8 @@ class DescriptorSchedule(Schedule):
         """Who needs a descriptor may be told that there is none; the others, whose rank that is."""
         if self.fault == "descriptors" and "descriptor" in failure.text and failure.reason != "":
             return
+        if failure.reason == "UNREACHABLE" or self.phase == "group" and "was refused" in failure.text:
+            return  # a client that came just then: libtutti asks the coordinator who is the root of a group
         super().judge_failure(rank, failure)
 
     def reasons(self):
