@@ -192,7 +192,7 @@ class Aio(unittest.TestCase):
                 await asyncio.wait_for(waiting, case.LONG_S)
             return str(caught.exception)
 
-        self.assertRegex(asyncio.run(main()), r"^CANCELLED: \S*Watch to \S+ was cancelled by this program$")
+        self.assertRegex(asyncio.run(main()), r"^CANCELLED GIVEN_UP: \S*Watch to \S+ was cancelled by this program$")
 
     def test_a_pipeline_is_read_by_who_waits(self):
         async def work(agent):

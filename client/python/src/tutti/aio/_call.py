@@ -127,6 +127,11 @@ def _say_outs(call: Call, name: str | None = None) -> bool:
     return False
 
 
+def say_results(call: Call, arrays: Any) -> None:
+    """Results must be as these arrays, or all ranks are refused."""
+    call.request.options.expect.extend(dtypes.expected(one, None) for one in (arrays if is_list(arrays) else [arrays]))
+
+
 async def _refuse(call: Call) -> Any:
     """The call takes its place among the group's ops, and fails there with its refusal on all ranks."""
     return await answer(call, call.request, lambda said: None)

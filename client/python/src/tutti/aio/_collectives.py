@@ -33,6 +33,7 @@ from ._call import (
     reduce_number,
     root_fields,
     run,
+    say_results,
     size_of,
 )
 from ._fast import NO
@@ -370,6 +371,8 @@ class Collectives:
         if x is None or await self._is_root(group, root, root_global):
             return cast("Result | Work", await run(call, x))
         call.request.coalesced = coalesced or is_list(x)
+        if is_array(x) and out is None:
+            say_results(call, x)
         if not is_array(x) or async_ or out is not None:
             return cast("Result | Work", await receive(call, x if is_array(x) else None))
         large = size_of(x) > INLINE_BYTES_MAX
