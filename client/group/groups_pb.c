@@ -66,6 +66,8 @@ client_read_group(const Tutti__V1__Group *message, tutti_group_info *ret, tutti_
     info.epoch = message->epoch;
     client_read_text(message->name, info.name, sizeof(info.name));
     client_read_text(message->tag, info.tag, sizeof(info.tag));
+    info.age_ms = message->age_ms;
+    client_read_text(message->owner, info.owner, sizeof(info.owner));
     *ret = info;
     return TUTTI_OK;
 }

@@ -231,6 +231,7 @@ read_tensors_info(const Tutti__V1__TensorInfo *message, tutti_tensor_info *ret, 
     client_read_text(message->device, info.device, sizeof(info.device));
     client_read_text(message->owner, info.owner, sizeof(info.owner));
     info.ephemeral = message->ephemeral;
+    info.age_ms = message->age_ms;
     info.pending = message->pending;
     info.failed = message->error != NULL;
     client_read_error(message->error, &info.error);

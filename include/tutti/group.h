@@ -83,6 +83,12 @@ typedef struct tutti_group_info {
     int32_t rank;
     /* The tag with which it was created; "" = none. */
     char tag[TUTTI_NAME_MAX + 1];
+    /*
+     * How long ago it was made, and by whom: "rank 2: alice", with the identity of the client or,
+     * without one, its address. 0 and "" = not known: the coordinator was started since.
+     */
+    uint64_t age_ms;
+    char owner[96];
 } tutti_group_info;
 
 /*

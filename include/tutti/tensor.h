@@ -335,6 +335,8 @@ typedef struct tutti_tensor_info {
     char owner[64];
     /* It is deleted when the lease ends under which it was made (tutti_lease_open). */
     bool ephemeral;
+    /* How long ago it was made; 0 also of an agent of an older version. */
+    uint64_t age_ms;
 } tutti_tensor_info;
 
 /*

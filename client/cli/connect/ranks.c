@@ -1,6 +1,7 @@
 #include "client/cli/connect/ranks.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "client/cli/cli.h"
 #include "client/cli/connect/connect.h"
@@ -9,9 +10,11 @@
 json_t *
 cli_json_group(const tutti_group_info *info)
 {
-    return json_pack("{s:s, s:I, s:I, s:s, s:o}", "name", info->name, "id", (json_int_t)info->id,
-                     "epoch", (json_int_t)info->epoch, "tag", info->tag, "ranks",
-                     cli_json_ranks(info->ranks, info->rank_count));
+    return json_pack("{s:s, s:I, s:I, s:s, s:o, s:o, s:s}", "name", info->name, "id",
+                     (json_int_t)info->id, "epoch", (json_int_t)info->epoch, "tag", info->tag,
+                     "ranks", cli_json_ranks(info->ranks, info->rank_count), "age_ms",
+                     info->age_ms == 0 ? json_null() : json_integer((json_int_t)info->age_ms),
+                     "owner", info->owner);
 }
 
 json_t *
@@ -34,12 +37,28 @@ write_size(FILE *out, const json_t *row, const char *key)
     return CLI_PLAIN;
 }
 
+/* "rank 2: alice"; "unix:" is a client of the coordinator's host, without a token. */
+static cli_style
+write_group_owner(FILE *out, const json_t *row, const char *key)
+{
+    const char *owner = json_string_value(json_object_get(row, key));
+    const char *local = owner == NULL ? NULL : strstr(owner, ": unix:");
+
+    if (local != NULL) {
+        (void)fprintf(out, "%.*s: local", (int)(local - owner), owner);
+        return CLI_PLAIN;
+    }
+    return cli_cell_value(out, row, key);
+}
+
 const cli_column cli_group_columns[] = {
     {"GROUP", "name", NULL},
     {">ID", "id", NULL},
     {">SIZE", "ranks", write_size},
     {">EPOCH", "epoch", NULL},
     {"RANKS", "ranks", cli_cell_ranks},
+    {">AGE", "age_ms", cli_cell_age},
+    {"OWNER", "owner", write_group_owner},
     {0},
 };
 

@@ -246,6 +246,7 @@ json_info(const tutti_tensor_info *info)
     (void)json_object_set_new(object, "device", json_string(info->device));
     (void)json_object_set_new(object, "owner", json_string(info->owner));
     (void)json_object_set_new(object, "ephemeral", json_boolean(info->ephemeral));
+    (void)json_object_set_new(object, "age_ms", json_integer((json_int_t)info->age_ms));
     if (info->failed) {
         (void)json_object_set_new(object, "error", cli_json_error(&info->error));
     }
@@ -286,10 +287,15 @@ write_bytes(FILE *out, const json_t *row, const char *key)
 }
 
 static const cli_column tensor_columns[] = {
-    {"HANDLE", "handle", NULL},      {"NAME", "name", NULL},
-    {"DTYPE", "dtype", NULL},        {"SHAPE", "shape", cli_cell_shape},
-    {">SIZE", "bytes", write_bytes}, {"STATE", "state", write_state},
-    {"OWNER", "owner", write_owner}, {0},
+    {"HANDLE", "handle", NULL},
+    {"NAME", "name", NULL},
+    {"DTYPE", "dtype", NULL},
+    {"SHAPE", "shape", cli_cell_shape},
+    {">SIZE", "bytes", write_bytes},
+    {"STATE", "state", write_state},
+    {">AGE", "age_ms", cli_cell_age},
+    {"OWNER", "owner", write_owner},
+    {0},
 };
 
 int

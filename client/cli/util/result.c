@@ -55,6 +55,26 @@ cli_cell_bytes(FILE *out, const json_t *row, const char *key)
 }
 
 cli_style
+cli_cell_age(FILE *out, const json_t *row, const char *key)
+{
+    const json_t *value = json_object_get(row, key);
+    const json_int_t seconds = json_integer_value(value) / 1000;
+
+    if (!json_is_integer(value)) {
+        (void)fputs("-", out);
+    } else if (seconds < 60) {
+        (void)fprintf(out, "%" JSON_INTEGER_FORMAT "s", seconds);
+    } else if (seconds < 3600) {
+        (void)fprintf(out, "%" JSON_INTEGER_FORMAT "m", seconds / 60);
+    } else if (seconds < 86400) {
+        (void)fprintf(out, "%" JSON_INTEGER_FORMAT "h", seconds / 3600);
+    } else {
+        (void)fprintf(out, "%" JSON_INTEGER_FORMAT "d", seconds / 86400);
+    }
+    return CLI_PLAIN;
+}
+
+cli_style
 cli_cell_ranks(FILE *out, const json_t *row, const char *key)
 {
     const json_t *array = json_object_get(row, key);

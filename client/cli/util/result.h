@@ -29,6 +29,7 @@ cli_style cli_cell_bytes(FILE *out, const json_t *row, const char *key);
 
 /* An array of ranks as "0-3,7"; an array of dimensions as "[2, 3]". "-" where it is absent. */
 cli_style cli_cell_ranks(FILE *out, const json_t *row, const char *key);
+cli_style cli_cell_age(FILE *out, const json_t *row, const char *key); /* of ms: "7s", "5d" */
 cli_style cli_cell_shape(FILE *out, const json_t *row, const char *key);
 
 /* Members of a row: NULL or 0 where they are absent. */

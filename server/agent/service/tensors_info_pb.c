@@ -11,6 +11,7 @@
 
 #include "base/error/fail.h"
 #include "base/error/text.h"
+#include "base/os/clock.h"
 #include "server/agent/service/methods_pb.h"
 #include "server/agent/service/types_pb.h"
 #include "server/agent/state/state.h"
@@ -46,6 +47,7 @@ write_info(wire_info *ret)
     ret->message.device = (char *)(uintptr_t)info->device;
     ret->message.owner = (char *)(uintptr_t)info->owner;
     ret->message.ephemeral = info->ephemeral;
+    ret->message.age_ms = (tutti_clock_ns() - info->made_ns) / TUTTI_NS_PER_MS;
     if (info->failed) {
         agent_write_error(&info->err, &ret->error);
         ret->message.error = &ret->error;

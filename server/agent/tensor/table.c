@@ -421,6 +421,7 @@ fill_table_info(const tutti_entry *entry, tutti_table_info *info)
     memcpy(info->name, entry->name, sizeof(info->name));
     memcpy(info->owner, entry->owner, sizeof(info->owner));
     info->ephemeral = entry->lease != 0;
+    info->made_ns = entry->made_ns;
     if (entry->tensor != NULL) {
         info->has_spec = true;
         info->spec = entry->tensor->spec;

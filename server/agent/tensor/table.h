@@ -285,6 +285,7 @@ typedef struct tutti_table_info {
     const char *holds;                 /* "an int", static: a plain value; NULL = none */
     char owner[TUTTI_OWNER_SIZE];      /* the caller that made it */
     bool ephemeral;                    /* ends with a lease */
+    uint64_t made_ns;                  /* on tutti_clock_ns() */
     bool pending;                      /* somebody writes it, or waits to */
     bool failed;
     tutti_error err;

@@ -20,6 +20,7 @@
 
 #include "base/error/fail.h"
 #include "base/error/text.h"
+#include "base/os/clock.h"
 #include "server/agent/tensor/range.h"
 #include "server/agent/tensor/table.h"
 #include "server/agent/tensor/table_private.h"
@@ -202,6 +203,7 @@ create_entry(tutti_table *table, tutti_lock_set *lock_set, const char *name, boo
     if (entry == NULL) {
         return TUTTI_FAIL_MEMORY(err, "no memory for a handle");
     }
+    entry->made_ns = tutti_clock_ns();
     agent_table_lock(table);
     named = agent_table_named(table, name);
     replace = may_replace(named, lock_set->lease, instead);

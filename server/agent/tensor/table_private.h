@@ -21,6 +21,7 @@ struct tutti_entry {
     char name[TUTTI_NAME_MAX + 1];
     char owner[TUTTI_OWNER_SIZE];
     uint64_t lease; /* 0 = none */
+    uint64_t made_ns;
     uint64_t number;
     uint32_t rank; /* as it stands in the handle */
     uint64_t incarnation;

@@ -88,6 +88,9 @@ make_group(const coord_claim *claim, const char *name, coord_group_registry *reg
         return code;
     }
     group->timeout_ms = claim->timeout_ms;
+    group->made_ns = job->owner->now_ns;
+    (void)snprintf(group->owner, sizeof(group->owner), "rank %" PRIu32 "%s%s", claim->agent->rank,
+                   claim->caller == NULL ? "" : ": ", claim->caller == NULL ? "" : claim->caller);
     coord_group_add(group);
     if (registry != NULL) {
         coord_group_registry_add(registry, group, turn);

@@ -17,6 +17,7 @@ typedef struct coord_claim {
     const uint32_t *ranks;    /* distinct, in the world */
     uint32_t count;
     uint32_t timeout_ms; /* of the group, if it is made */
+    const char *caller;  /* likewise; NULL = unknown */
 } coord_claim;
 
 /*

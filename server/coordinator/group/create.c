@@ -101,7 +101,8 @@ tutti_coordinator_group_create(tutti_coordinator *self,
                               .token = request->token,
                               .ranks = rank_lists.ranks,
                               .count = rank_lists.ends[0],
-                              .timeout_ms = request->timeout_ms};
+                              .timeout_ms = request->timeout_ms,
+                              .caller = request->caller};
         code = coord_hold_begin(&hold, agent, err);
     }
     if (code == TUTTI_OK) {

@@ -285,7 +285,10 @@ coord_group_describe(coord_group *group, tutti_coordinator_group *ret_group)
         .epoch = newest_epoch(group),
         .rank = -1,
         .abort = coord_group_abort_of(group),
-        .timeout_ms = group->timeout_ms};
+        .timeout_ms = group->timeout_ms,
+        .age_ms =
+            group->made_ns == 0 ? 0 : 1 + (group->job->owner->now_ns - group->made_ns) / 1000000,
+        .owner = group->owner};
 }
 
 tutti_code

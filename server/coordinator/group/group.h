@@ -6,6 +6,7 @@
 #include "server/coordinator/group/groups.h"
 #include "server/coordinator/member/job.h"
 
+#define COORD_OWNER_SIZE 96
 #define COORD_NOBODY (-1) /* who asks, when nobody is said to */
 
 /* A lease that keeps a group: hold.h. */
@@ -50,6 +51,8 @@ struct coord_group {
     tutti_list_node mates; /* in the group registry, in order of their turns */
     uint64_t turn;         /* members' calls of this number are for it; 0 = it has a tag */
     uint32_t timeout_ms;   /* of its ops that have no time limit; 0 = none */
+    uint64_t made_ns;      /* 0 = not known: it was read from the store, as is who made it */
+    char owner[COORD_OWNER_SIZE];
 };
 
 /*

@@ -29,6 +29,8 @@ typedef struct tutti_coordinator_group {
     int64_t rank;                         /* of whoever asked; -1 = no member, or nobody asked */
     const tutti_coordinator_abort *abort; /* NULL = it was not aborted */
     uint32_t timeout_ms;                  /* of ops that have no time limit; 0 = none */
+    uint64_t age_ms;                      /* 0 = not known */
+    const char *owner;                    /* who made it, in words; "" = not known */
 } tutti_coordinator_group;
 
 /* Who asks, when it matters: -1 = nobody. */
@@ -45,7 +47,8 @@ typedef struct tutti_coordinator_group_request {
     bool ephemeral; /* goes with the last of the agents that are its members now */
     uint64_t
         lease; /* of the member's agent: goes also with the last lease of such a call; 0 = none */
-    uint32_t timeout_ms; /* of the group, if this call makes it */
+    uint32_t timeout_ms; /* of the group, if this call makes it, ... */
+    const char *caller;  /* ... and of whom it is: identity or address; NULL = unknown */
 } tutti_coordinator_group_request;
 
 /*
@@ -250,6 +253,7 @@ typedef struct tutti_coordinator_split_request {
     bool ephemeral; /* and lease: as of one group */
     uint64_t lease;
     uint32_t timeout_ms; /* likewise */
+    const char *caller;  /* likewise */
     bool validate_only;  /* make nothing */
 } tutti_coordinator_split_request;
 

@@ -120,7 +120,8 @@ make_part(const coord_agent *agent, const tutti_coordinator_split_request *reque
                          .token = request->token,
                          .ranks = rank_lists->ranks + begin,
                          .count = rank_lists->ends[split->index] - begin,
-                         .timeout_ms = request->timeout_ms};
+                         .timeout_ms = request->timeout_ms,
+                         .caller = request->caller};
 
     coord_hold hold = {.ephemeral = request->ephemeral, .lease = request->lease};
     tutti_code code;

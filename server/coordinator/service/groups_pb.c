@@ -22,6 +22,14 @@ coord_fail_answer(tutti_error *err)
     return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "NO_MEMORY", "no memory for an answer");
 }
 
+const char *
+coord_caller(const tutti_rpc_call *call)
+{
+    const char *identity = tutti_rpc_call_identity(call);
+
+    return identity[0] != '\0' ? identity : tutti_rpc_call_peer(call);
+}
+
 void
 coord_abort_to_wire(const tutti_coordinator_abort *abort, Tutti__V1__GroupAbort *ret_wire)
 {
@@ -63,6 +71,8 @@ coord_group_to_wire(const tutti_coordinator_group *group, tutti_spans *spans,
     ret_wire->epoch = group->epoch;
     ret_wire->tag = text_to_wire(group->tag);
     ret_wire->timeout_ms = group->timeout_ms;
+    ret_wire->age_ms = group->age_ms;
+    ret_wire->owner = text_to_wire(group->owner == NULL ? "" : group->owner);
     if (group->abort != NULL) {
         ret_wire->abort = malloc(sizeof(*ret_wire->abort));
         if (ret_wire->abort == NULL) {
@@ -150,7 +160,8 @@ coord_on_create_group(tutti_rpc_call *call, void *arg)
                                                .token = wire->token,
                                                .ephemeral = wire->ephemeral,
                                                .lease = wire->lease,
-                                               .timeout_ms = wire->timeout_ms};
+                                               .timeout_ms = wire->timeout_ms,
+                                               .caller = coord_caller(call)};
     tutti_coordinator *core = service_loop_enter(arg);
     tutti_coordinator_group group;
     uint32_t *unpacked = NULL;

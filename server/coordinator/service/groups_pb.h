@@ -3,6 +3,7 @@
 #define TUTTI_SERVER_COORDINATOR_SERVICE_GROUPS_PB_H
 
 #include "base/data/spans.h"
+#include "rpc/server.h"
 #include "server/coordinator/group/groups.h"
 #include "tutti/v1/coordinator_service.pb-c.h"
 
@@ -20,6 +21,9 @@ tutti_code coord_fail_answer(tutti_error *err);
 tutti_code coord_group_to_wire(const tutti_coordinator_group *group, tutti_spans *spans,
                                Tutti__V1__Group *ret_wire, tutti_error *err);
 /* Borrows the text. */
+/* Who calls, for people; as long as the call. */
+const char *coord_caller(const tutti_rpc_call *call);
+
 void coord_abort_to_wire(const tutti_coordinator_abort *abort, Tutti__V1__GroupAbort *ret_wire);
 void coord_group_wire_fini(const tutti_coordinator_group *group, Tutti__V1__Group *wire);
 

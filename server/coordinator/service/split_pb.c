@@ -164,6 +164,7 @@ coord_on_create_subgroups(tutti_rpc_call *call, void *arg)
     tutti_error err;
     tutti_code code = split_from_wire(wire, &request, &lists, &err);
 
+    request.caller = coord_caller(call);
     if (code == TUTTI_OK) {
         code = tutti_coordinator_group_split(core, &request, &split, &err);
     }
