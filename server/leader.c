@@ -93,6 +93,14 @@ on_trouble(void *arg, const tutti_error *why)
     TUTTI_LOG("coordinator", WARN, "no election: %s", why->text);
 }
 
+/* Nobody else will say so: the leader that wrote what is missing has ended when it could not reach etcd. */
+static void
+on_gone_back(void *arg, const tutti_error *why)
+{
+    (void)arg;
+    TUTTI_LOG("coordinator", ERROR, "%s: %s Going on with what is there", why->reason, why->text);
+}
+
 static uint64_t
 leads_until(void *arg)
 {
@@ -140,8 +148,10 @@ on_begin(tutti_rpc_task *task)
 static tutti_code
 lead_and_load(server_leader *self, tutti_error *err)
 {
-    const tutti_etcd_events events = {
-        .on_follow = on_follow, .on_trouble = on_trouble, .arg = self};
+    const tutti_etcd_events events = {.on_follow = on_follow,
+                                      .on_trouble = on_trouble,
+                                      .on_gone_back = on_gone_back,
+                                      .arg = self};
     const tutti_store_etcd_options options = {
         .etcd = self->etcd,
         .bytes_max = self->parts.coordinating->store_bytes_limit,

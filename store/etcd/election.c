@@ -173,6 +173,33 @@ try_to_lead(tutti_etcd *etcd, tutti_bytes key, const char *address, bool *ret_le
     return TUTTI_OK;
 }
 
+/*
+ * Who waits remembers what the leader has written, as far as the last look: a leader whose lease ran
+ * out while etcd was away ends, and tells nobody what was there.
+ */
+static void
+note_version(tutti_etcd *etcd)
+{
+    etcd_version found;
+
+    if (etcd_version_read(etcd, tutti_clock_add(tutti_clock_ns(), ASK_NS), &found, NULL, NULL) ==
+            TUTTI_OK &&
+        found.version > atomic_load(&etcd->written)) {
+        atomic_store(&etcd->written, found.version);
+    }
+}
+
+static void
+tell_gone_back(tutti_etcd *etcd, const tutti_etcd_events *events)
+{
+    tutti_error err;
+
+    if (events->on_gone_back != NULL &&
+        went_back(etcd, tutti_clock_add(tutti_clock_ns(), ASK_NS), &err)) {
+        events->on_gone_back(events->arg, &err);
+    }
+}
+
 /* One look at the key, and what follows from it. */
 static tutti_code
 take_part(tutti_etcd *etcd, const char *address, const tutti_etcd_events *events, int64_t *followed,
@@ -190,6 +217,7 @@ take_part(tutti_etcd *etcd, const char *address, const tutti_etcd_events *events
         events->on_follow(events->arg, now.address);
     }
     *followed = now.create_revision;
+    note_version(etcd);
     etcd_watch_deleted(etcd, key, now.revision + 1,
                        tutti_clock_add(tutti_clock_ns(), LOOK_AGAIN_NS));
     return TUTTI_OK;
@@ -230,6 +258,10 @@ tutti_etcd_lead(tutti_etcd *etcd, const char *address, const tutti_etcd_events *
             (void)etcd_pause(etcd, tutti_clock_add(tutti_clock_ns(), TROUBLE_PAUSE_NS));
         }
     }
-    return leads ? start_keeper(etcd, err)
-                 : TUTTI_FAIL_FOR(err, TUTTI_CANCELLED, "GIVEN_UP", "the election was given up");
+    if (!leads) {
+        return TUTTI_FAIL_FOR(err, TUTTI_CANCELLED, "GIVEN_UP", "the election was given up");
+    }
+    tell_gone_back(etcd, events);
+    atomic_store(&etcd->written, 0); /* until the store is loaded: what is there counts from here */
+    return start_keeper(etcd, err);
 }

@@ -45,6 +45,8 @@ typedef struct tutti_etcd_events {
     void (*on_follow)(void *arg, const char *address);
     /* No member of etcd can be asked; told once, until one can be. */
     void (*on_trouble)(void *arg, const tutti_error *why);
+    /* This process leads, and etcd has an older version than while it waited: STORE_WENT_BACK. */
+    void (*on_gone_back)(void *arg, const tutti_error *why);
     void *arg;
 } tutti_etcd_events;
 

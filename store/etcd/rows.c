@@ -74,7 +74,7 @@ tutti_code
 etcd_version_fail(const etcd_version *found, uint64_t written, tutti_error *err)
 {
     return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "STORE_WENT_BACK",
-                          "the store in etcd is not the one that this coordinator has written: it "
+                          "the store in etcd is not the one that it was: it "
                           "has version %llu, and had %llu: was it restored from a snapshot, or is "
                           "this another etcd?",
                           (unsigned long long)found->version, (unsigned long long)written);

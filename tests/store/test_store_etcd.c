@@ -561,6 +561,7 @@ typedef struct follower {
     sem_t followed;
     char address[64];
     tutti_code code;
+    int gone_back; /* how often it was told so */
 } follower;
 
 static void
@@ -572,11 +573,21 @@ on_follow(void *arg, const char *address)
     (void)sem_post(&self->followed);
 }
 
+static void
+on_gone_back_meanwhile(void *arg, const tutti_error *why)
+{
+    follower *self = arg;
+
+    assert_string_equal(why->reason, "STORE_WENT_BACK");
+    self->gone_back++;
+}
+
 static void *
 run_follower(void *arg)
 {
     follower *self = arg;
-    const tutti_etcd_events events = {.on_follow = on_follow, .arg = self};
+    const tutti_etcd_events events = {
+        .on_follow = on_follow, .on_gone_back = on_gone_back_meanwhile, .arg = self};
 
     self->code = tutti_etcd_lead(self->etcd, "next:2", &events, NULL);
     return NULL;
@@ -610,6 +621,40 @@ test_etcd_lead__waits_until_the_leader_goes(void **state)
     assert_true(tutti_etcd_leads_until(second.etcd) > tutti_clock_ns());
     tutti_etcd_close(second.etcd);
     (void)sem_destroy(&second.followed);
+}
+
+/* The leader's lease may have run out while etcd was away: then it tells nobody what it had written. */
+static void
+check_next_leader(const char *text, int told)
+{
+    const int prefix = ++prefix_count;
+    coordinator first = begin_at(&process, prefix);
+    follower second;
+    tutti_error err;
+
+    set(first.store, "a", "1");
+    assert_ok(tutti_store_settle(first.store, &err));
+    set(first.store, "b", "2");
+    assert_ok(tutti_store_settle(first.store, &err));
+    start_follower(&second, prefix);
+    while (atomic_load(&second.etcd->written) < 2) { /* it has looked */
+        (void)usleep(1000);
+    }
+    put(first.etcd, "version", (tutti_bytes){0}, tutti_bytes_of(text));
+    end(&first);
+    (void)pthread_join(second.thread, NULL);
+    assert_int_equal(second.code, TUTTI_OK);
+    assert_int_equal(second.gone_back, told);
+    tutti_etcd_close(second.etcd);
+    (void)sem_destroy(&second.followed);
+}
+
+static void
+test_etcd_lead__tells_that_etcd_went_back_while_another_one_led(void **state)
+{
+    (void)state;
+    check_next_leader("tutti store 1, version 1, log 0", 1);
+    check_next_leader("tutti store 1, version 3, log 0", 0);
 }
 
 static void
@@ -677,6 +722,7 @@ main(void)
         cmocka_unit_test(test_store_etcd__writes_the_version_with_each_transaction_of_a_batch),
         cmocka_unit_test(test_etcd_lead__tells_that_etcd_went_back_though_nothing_is_written),
         cmocka_unit_test(test_etcd_lead__waits_until_the_leader_goes),
+        cmocka_unit_test(test_etcd_lead__tells_that_etcd_went_back_while_another_one_led),
         cmocka_unit_test(test_etcd_stop__ends_the_wait),
         cmocka_unit_test(test_etcd_lead__tells_when_its_lease_is_over),
     };
