@@ -162,8 +162,8 @@ on_group(void *arg, tutti_rpc_message *response, const tutti_error *err)
 }
 
 /*
- * Not beyond the time of the ops that want to know. When it is up for all of them, the call fails
- * at once, and they with it.
+ * Not beyond the time of the ops that want to know, if any do. When it is up for all of them, the
+ * call fails at once, and they with it.
  */
 static uint64_t
 deadline_of(const agent_group *group)
@@ -172,7 +172,8 @@ deadline_of(const agent_group *group)
     const uint64_t most = now + CALL_NS;
     uint64_t until;
 
-    if (group == NULL || (group->coll != NULL && !group->checking)) {
+    if (group == NULL || tutti_list_empty(&group->queue) ||
+        (group->coll != NULL && !group->checking)) {
         return most;
     }
     until = agent_group_waits_until(group);
