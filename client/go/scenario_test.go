@@ -118,6 +118,26 @@ func TestScenario(t *testing.T) {
 		}
 		return expect(ctx, t, agent, made.Handle, 2)
 	})
+	cancelled := make(chan struct{})
+	onAll(t, "a_cancelled_op_ends_on_all_ranks", agents, func(t *testing.T, agent *Agent) error {
+		if agent.Info.Rank == 1 {
+			defer close(cancelled)
+		} else {
+			<-cancelled
+		}
+		said, err := agent.Collectives.Barrier(ctx, &tuttiv1.BarrierRequest{Options: Async()})
+		if err == nil && agent.Info.Rank == 1 {
+			err = agent.Cancel(ctx, said.Info.Work)
+		}
+		if err != nil {
+			return err
+		}
+		_, err = agent.Wait(ctx, said.Info.Work)
+		if found := AsError(err); found == nil || found.Reason != "CALLER_GONE" || found.Rank != 1 {
+			t.Errorf("rank %d: %v", agent.Info.Rank, err)
+		}
+		return nil
+	})
 	onAll(t, "an_error_has_its_details", agents, func(t *testing.T, agent *Agent) error {
 		_, err := AllReduce(ctx, agent, make([]float64, 2+agent.Info.Rank%2), tuttiv1.ReduceOp_REDUCE_OP_SUM)
 		found := AsError(err)

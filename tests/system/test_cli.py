@@ -339,6 +339,13 @@ class TestCollectives(ClusterCase):
         self.fails(["barrier", "--async"], "say --rank", code=2)
         self.fails(["wait", works[0], works[1]], "works of one rank", code=2)
         self.fails(["wait", "work:0.1"], "they look like work:")
+        self.assertIn("had ended", self.well("cancel", works[0]).text)
+
+    def test_cancel__ends_an_op_that_waits(self):
+        work = self.well("barrier", "--rank", "2", "--async").text.strip()
+        self.assertIn("is cancelled on all ranks", self.well("cancel", work).text)
+        self.fails(["wait", work], "the caller of rank 2 has cancelled it")
+        self.well("barrier")
 
     def test_barrier__of_one_rank_names_who_has_not_come(self):
         for _ in range(2):

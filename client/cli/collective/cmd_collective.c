@@ -245,9 +245,30 @@ print_works(const cli *self, const tutti_work_status *statuses, size_t count)
     return well;
 }
 
-int
-cli_wait(cli *self)
+/* Those that still ran end now, on all ranks; how, tutti wait tells. */
+static bool
+print_cancelled(const cli *self, const tutti_work_status *statuses, size_t count)
 {
+    json_t *works = json_array();
+    size_t i;
+
+    for (i = 0; i < count; i++) {
+        (void)json_array_append_new(works, json_work(&statuses[i]));
+    }
+    if (cli_print_json(self, json_pack("{s:o}", "works", works))) {
+        return true;
+    }
+    for (i = 0; i < count; i++) {
+        cli_say(self, "%s  %s", statuses[i].work,
+                statuses[i].done ? "had ended" : "is cancelled on all ranks");
+    }
+    return true;
+}
+
+static int
+run_works(cli *self, bool cancel)
+{
+    const char *const *works = (const char *const *)self->arguments;
     const size_t count = (size_t)self->argument_count;
     tutti_work_status *statuses = NULL;
     tutti_client *client = NULL;
@@ -265,13 +286,25 @@ cli_wait(cli *self)
     }
     code = cli_connect(self, self->arguments[0], &client, &err);
     if (code == TUTTI_OK) {
-        code = tutti_wait(client, (const char *const *)self->arguments, count, self->timeout_ms,
-                          statuses, &err);
+        code = cancel ? tutti_cancel(client, works, count, statuses, &err)
+                      : tutti_wait(client, works, count, self->timeout_ms, statuses, &err);
     }
     if (code == TUTTI_OK) {
-        well = print_works(self, statuses, count);
+        well = (cancel ? print_cancelled : print_works)(self, statuses, count);
     }
     tutti_close(client);
     free(statuses);
     return code != TUTTI_OK ? cli_failed(self, NULL, &err) : well ? CLI_FINE : CLI_FAILED;
+}
+
+int
+cli_wait(cli *self)
+{
+    return run_works(self, false);
+}
+
+int
+cli_cancel(cli *self)
+{
+    return run_works(self, true);
 }

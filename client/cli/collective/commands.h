@@ -17,6 +17,7 @@ int cli_barrier(cli *self);
 int cli_send(cli *self);
 int cli_recv(cli *self);
 int cli_wait(cli *self);
+int cli_cancel(cli *self);
 
 int cli_sync(cli *self);
 

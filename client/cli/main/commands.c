@@ -299,6 +299,9 @@ const cli_command cli_commands[] = {
      cli_bench_options, 1, 1, false, cli_bench},
     {"wait", COLLECTIVES, "WORK...", "wait for ops that were started with --async",
      "Exits with 1 when one of them failed.", NULL, rank_options, 1, 1024, false, cli_wait},
+    {"cancel", COLLECTIVES, "WORK...", "end ops that were started with --async",
+     "On all ranks: they fail there with CALLER_GONE. What has ended stays as it is.", NULL,
+     rank_options, 1, 1024, false, cli_cancel},
     {"sync", COLLECTIVES, "[GROUP] [--rank R]", "wait until an agent has ended all its ops",
      "Those that it was given before, of one group or of all. Exits with 1 when one of them "
      "failed.",

@@ -251,7 +251,7 @@ test_completion_and_man__know_every_command(void **state)
         assert_true(cli_complete_write(shells[i], file));
         (void)fclose(file);
         for (command = cli_commands; command->name != NULL; command++) {
-            const char *space = strchr(command->name, ' ');
+            const char *space = strrchr(command->name, ' ');
 
             assert_text_has(text, space == NULL ? command->name : space + 1);
         }
