@@ -245,7 +245,7 @@ all_reduce(const tutti_env *env, const tutti_any *args, int32_t count, tutti_any
     return 0;
 }
 
-/* op(name, input, output, peer): whatever is asked for. */
+/* op(name, input, output, peer): whatever is asked for; of a barrier milliseconds, not a peer. */
 static int
 run_op(const tutti_env *env, const tutti_any *args, int32_t count, tutti_any *ret)
 {
@@ -257,7 +257,11 @@ run_op(const tutti_env *env, const tutti_any *args, int32_t count, tutti_any *re
     op.op = args[0].u.text;
     op.input = args[1].kind == TUTTI_ANY_TENSOR ? args[1].u.tensor : NULL;
     op.output = args[2].kind == TUTTI_ANY_TENSOR ? args[2].u.tensor : NULL;
-    op.peer = (int32_t)args[3].u.integer;
+    if (strcmp(op.op, "barrier") == 0) {
+        op.timeout_ms = (uint32_t)args[3].u.integer;
+    } else {
+        op.peer = (int32_t)args[3].u.integer;
+    }
     *ret = tutti_any_int(env->rank);
     return env->op(env, &op);
 }
