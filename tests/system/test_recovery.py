@@ -137,15 +137,21 @@ class Recovery(unittest.TestCase):
             self.assertEqual(list(result), [2, 2])
 
     def test_ops_run_on_however_long_nobody_is_where_the_coordinator_was(self):
-        """It is not silent: its host refuses. A rank that is cut off stops instead (test_partitions)."""
-        cluster = self.cluster_of(2, coordinator_options=QUICK)
+        """It is not silent: its host refuses. A rank that is cut off stops instead (test_partitions). When one is there
+        again, they find it within the time that it gives them."""
+        cluster = self.cluster_of(4, coordinator_options=QUICK)
         self.assert_works(cluster)
+        epoch = cluster.job().epoch
 
         def change():
             cluster.kill_coordinator()
             time.sleep(5)
 
         self.ops_run_while(cluster, change)
+        cluster.revive_coordinator()
+        for agent in cluster.agents:
+            agent.program.wait_for_log("in touch with the coordinator again")
+        self.assertEqual(cluster.job().epoch, epoch)  # nobody was lost
 
     def test_a_coordinator_that_is_silent_stops_the_ops_until_it_speaks(self):
         """As far as anybody here can know, another side of a network that is cut has it."""

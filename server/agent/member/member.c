@@ -135,11 +135,19 @@ draw_pace_again(const struct agent_member *self)
     return self->wait_ns > RETRY_MIN_NS ? draw_pace(self->agent) : 0;
 }
 
-/* With several coordinators somebody leads again soon, and each has to be asked. */
+/*
+ * With several coordinators somebody leads again soon, and each has to be asked. One that is started
+ * again waits for its ranks for the heartbeat timeout: there must be some attempts in that time.
+ */
 static uint64_t
 longest_wait(const struct agent_member *self)
 {
-    return tutti_rpc_channel_has_others(self->agent->coordinator) ? RETRY_OTHERS_NS : RETRY_MAX_NS;
+    const uint64_t some_ns = atomic_load(&self->patience_ns) / 4;
+
+    if (tutti_rpc_channel_has_others(self->agent->coordinator)) {
+        return RETRY_OTHERS_NS;
+    }
+    return some_ns != 0 && some_ns < RETRY_MAX_NS ? some_ns : RETRY_MAX_NS;
 }
 
 /* Waits double up to a limit; a random half keeps agents from coming at once. */

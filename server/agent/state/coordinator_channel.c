@@ -5,8 +5,12 @@
 #include "server/agent/state/coordinator_channel.h"
 
 #include "base/error/fail.h"
+#include "base/os/clock.h"
 #include "server/agent/agent.h"
 #include "server/agent/state/state.h"
+
+/* gRPC's own waits come on top of those of the session (member.c), which tries again by itself. */
+#define BACKOFF_MAX_NS (400 * TUTTI_NS_PER_MS)
 
 /* One certificate is enough for both ends: without one for the coordinator, the server's is shown.
  */
@@ -29,6 +33,7 @@ agent_open_channel(tutti_agent *agent, tutti_error *err)
                                          .tls_cert = own->tls_cert,
                                          .tls_key = own->tls_key,
                                          .token_file = own->token_file,
+                                         .backoff_max_ns = BACKOFF_MAX_NS,
                                          .follow = true};
 
     if (own->tls_ca[0] != '\0') {
