@@ -30,6 +30,7 @@ class DescriptorSchedule(Schedule):
             self.struck = cluster.agents[self.victim].program
         else:
             self.struck = cluster.coordinator
+            self.wait_in_touch(cluster)
         pid = self.struck.process.pid
         self.limit = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         held = [int(name) for name in os.listdir("/proc/%d/fd" % pid)]
@@ -40,6 +41,15 @@ class DescriptorSchedule(Schedule):
             self.flood.append(socket.create_connection((host, int(port)), timeout=LONG_S))
         self.timer = threading.Timer(self.for_s, self.give_back)
         self.timer.start()
+
+    def wait_in_touch(self, cluster):
+        """A rank whose connection the last fault has broken would not get another one now, and be lost."""
+        until = time.monotonic() + LONG_S
+        for agent in cluster.agents:
+            while agent.program.log().rfind("lost the coordinator") > agent.program.log().rfind("in touch with the"):
+                if time.monotonic() > until:
+                    raise Broken("rank %d does not find the coordinator" % agent.rank)
+                time.sleep(0.02)
 
     def give_back(self):
         for one in self.flood:
