@@ -79,6 +79,7 @@ make_tensor(tutti_space *space, const tutti_spec *spec, tutti_fill fill, tutti_t
     self->spec = *spec;
     self->bytes = bytes;
     self->space = space;
+    self->unheld = TUTTI_HOLDER_NONE;
     atomic_init(&self->refs, 1);
     code = find_bytes(space, fill, self, err);
     if (code != TUTTI_OK) {
@@ -183,7 +184,7 @@ tutti_tensor_unref(tutti_tensor *tensor)
     assert(tensor->holders[TUTTI_HOLDER_REGISTER] + tensor->holders[TUTTI_HOLDER_TENSOR] +
                tensor->holders[TUTTI_HOLDER_MAPPING] ==
            0);
-    count_held(tensor->space, TUTTI_HOLDER_NONE, 0 - taken_bytes(tensor));
+    count_held(tensor->space, tensor->unheld, 0 - taken_bytes(tensor));
     if (tensor->bytes > 0) {
         tensor->space->ops->give(tensor->space, tensor);
     }
@@ -204,7 +205,7 @@ tensor_holder(const tutti_tensor *tensor)
     while (holder < TUTTI_HOLDER_NONE && tensor->holders[holder] == 0) {
         holder++;
     }
-    return holder;
+    return holder < TUTTI_HOLDER_NONE ? holder : tensor->unheld;
 }
 
 static void
@@ -217,6 +218,7 @@ change_holders(tutti_tensor *tensor, tutti_holder holder, uint32_t change)
     (void)pthread_mutex_lock(&holding);
     before = tensor_holder(whole);
     whole->holders[holder] += change;
+    whole->unheld = TUTTI_HOLDER_LENT; /* when all of them have let go */
     count_held(whole->space, before, 0 - bytes);
     count_held(whole->space, tensor_holder(whole), bytes);
     (void)pthread_mutex_unlock(&holding);
@@ -232,6 +234,15 @@ void
 tutti_tensor_let_go(tutti_tensor *tensor, tutti_holder holder)
 {
     change_holders(tensor, holder, UINT32_MAX); /* one less */
+}
+
+void
+tutti_tensor_mark(tutti_tensor *tensor, tutti_holder unheld)
+{
+    assert(tensor->whole == NULL && unheld >= TUTTI_HOLDER_NONE);
+    count_held(tensor->space, tensor->unheld, 0 - taken_bytes(tensor));
+    tensor->unheld = unheld;
+    count_held(tensor->space, unheld, taken_bytes(tensor));
 }
 
 /* ------------------------------------------------------------------------------ own memory */

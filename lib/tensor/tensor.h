@@ -20,7 +20,11 @@ typedef enum tutti_holder {
     TUTTI_HOLDER_REGISTER, /* a register of a session */
     TUTTI_HOLDER_TENSOR,   /* a handle */
     TUTTI_HOLDER_MAPPING,  /* a client that has it mapped */
-    TUTTI_HOLDER_NONE,     /* only those who use it now, such as ops */
+    /* None of these, but: */
+    TUTTI_HOLDER_NONE,   /* an op or a call uses it, or a tape has made it */
+    TUTTI_HOLDER_STAGED, /* it is what came with a call */
+    TUTTI_HOLDER_RESULT, /* it is what goes with an answer */
+    TUTTI_HOLDER_LENT, /* one of the above has let it go, and ops, other ranks or tapes have it still */
     TUTTI_HOLDERS,
 } tutti_holder;
 
@@ -36,6 +40,7 @@ typedef struct tutti_tensor {
     void *own;                  /* memory of its own: the space's record of it; NULL = none */
     struct tutti_tensor *whole; /* [ref] of a view: the tensor whose bytes it shows; NULL = none */
     uint32_t holders[TUTTI_HOLDER_NONE]; /* how many of each kind; behind a lock of the room */
+    tutti_holder unheld;                 /* where it counts without one; behind that lock */
     _Atomic uint32_t refs;
 } tutti_tensor;
 
@@ -113,6 +118,9 @@ bool tutti_tensor_is_shared(const tutti_tensor *tensor);
  */
 void tutti_tensor_hold(tutti_tensor *tensor, tutti_holder holder);
 void tutti_tensor_let_go(tutti_tensor *tensor, tutti_holder holder);
+
+/* What a new tensor is while nobody holds it: STAGED or RESULT. By its maker, before others know of it. */
+void tutti_tensor_mark(tutti_tensor *tensor, tutti_holder unheld);
 
 typedef struct tutti_space_stats {
     uint64_t held_bytes[TUTTI_HOLDERS]; /* for whom; together used_bytes, when nothing moves */

@@ -112,20 +112,24 @@ expose_seat(const tutti_agent *agent, tutti_page *page)
     write_gauge(page, "tutti_agent_world_size", "gauge", "Ranks of the job.", agent->world_size);
 }
 
+static const char *const memory_owners[TUTTI_HOLDERS] = {"registers", "tensors", "mapped", "ops",
+                                                         "staged",    "results", "lent"};
+
 /* Its sum is tutti_agent_memory_used_bytes. */
 static void
 expose_holders(const tutti_space_stats *space, tutti_page *page)
 {
-    static const char *const owners[TUTTI_HOLDERS] = {"registers", "tensors", "mapped", "ops"};
     char labels[TUTTI_PAGE_LABELS_MAX];
     size_t i;
 
     tutti_page_family(
         page, "tutti_agent_memory_bytes", "gauge",
-        "Tensor memory in use, by whom it is there for: registers of sessions, tensors "
-        "with a handle, deleted ones that clients have mapped, ops and calls.");
+        "Tensor memory in use, by what it is: registers of sessions, tensors with a handle, "
+        "deleted ones that clients have mapped, what came with calls, results that go with "
+        "answers, what is deleted and still lent to ops or ranks, and what ops make for "
+        "themselves.");
     for (i = 0; i < TUTTI_HOLDERS; i++) {
-        tutti_page_labels(labels, (const char *const[]){"owner", owners[i], NULL});
+        tutti_page_labels(labels, (const char *const[]){"owner", memory_owners[i], NULL});
         tutti_page_number(page, "tutti_agent_memory_bytes", labels, space->held_bytes[i]);
     }
     write_gauge(page, "tutti_agent_memory_kept_bytes", "gauge",
@@ -184,6 +188,31 @@ expose_gpus(tutti_agent *agent, tutti_page *page, bool limits)
         tutti_page_labels(labels, (const char *const[]){"device", tutti_space_device(device->space),
                                                         "uuid", device->cuda.uuid, NULL});
         tutti_page_number(page, name, labels, limits ? space.limit_bytes : space.used_bytes);
+    }
+}
+
+static void
+expose_gpu_holders(tutti_agent *agent, tutti_page *page)
+{
+    char labels[TUTTI_PAGE_LABELS_MAX];
+    tutti_space_stats space;
+    size_t i;
+    size_t k;
+
+    if (agent->devices.count > 0) {
+        tutti_page_family(page, "tutti_agent_gpu_memory_bytes", "gauge",
+                          "Of that in use, by what it is, as tutti_agent_memory_bytes.");
+    }
+    for (i = 0; i < agent->devices.count; i++) {
+        const agent_device *device = &agent->devices.list[i];
+
+        tutti_space_stat(device->space, &space);
+        for (k = 0; k < TUTTI_HOLDERS; k++) {
+            tutti_page_labels(
+                labels, (const char *const[]){"device", tutti_space_device(device->space), "uuid",
+                                              device->cuda.uuid, "owner", memory_owners[k], NULL});
+            tutti_page_number(page, "tutti_agent_gpu_memory_bytes", labels, space.held_bytes[k]);
+        }
     }
 }
 
@@ -257,6 +286,7 @@ tutti_agent_expose(tutti_agent *agent, tutti_page *page)
     expose_memory(agent, page);
     expose_gpus(agent, page, true);
     expose_gpus(agent, page, false);
+    expose_gpu_holders(agent, page);
     write_gauge(page, "tutti_agent_groups", "gauge", "Groups it has met.", agent->groups.count);
     write_gauge(page, "tutti_agent_ops_running", "gauge", "Ops that came and have not ended.",
                 agent->ops_live);

@@ -12,7 +12,9 @@ import support
 
 standin.use("leaks,delay:50")
 
+import metrics_page  # noqa: E402
 from cluster_case import LONG_S, ClusterCase, collectives, handle, tensors, tracers, types  # noqa: E402
+from lane_case import LaneCase  # noqa: E402
 from tracers_case import attach, create, options  # noqa: E402
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
@@ -150,6 +152,23 @@ class Gpus(ClusterCase):
 
         zero, one = ("cuda:1", [3, 0]), ("cuda:1", [3, 3])
         self.assertEqual(self.on_all(work), [zero, zero, one])
+
+
+
+class Memory(LaneCase):
+    size = 1
+    options = TWO
+
+    def test_metrics_say_what_the_memory_of_each_gpu_is(self):
+        agent = self.cluster.agents[0]
+        agent.put(np.ones(16, np.float32), device="cuda:1")
+        with open(agent.port_file) as file:
+            page = metrics_page.read(file.read().strip())
+        for device, count in (("cuda:0", 0), ("cuda:1", 64)):
+            with self.subTest(device=device):
+                self.assertEqual(page.sum("tutti_agent_gpu_memory_bytes", device=device, owner="tensors"), count)
+                self.assertEqual(page.sum("tutti_agent_gpu_memory_bytes", device=device),
+                                 page.sum("tutti_agent_gpu_memory_used_bytes", device=device))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import unittest
 import support
 import grpc
 import numpy as np
-from cluster_case import LONG_S, Agent, Cluster, collectives, diagnostics, inline, types
+from cluster_case import LONG_S, Agent, Cluster, collectives, diagnostics, handle, inline, types
 
 import metrics_page
 from host_fake import Host, functions, functions_grpc
@@ -293,6 +293,41 @@ class MetricsTest(unittest.TestCase):
                 asked |= set(re.findall(r"\b(?:tutti|process)_[a-z_]+", target["expr"]))
         self.assertGreater(len(asked), 15)
         self.assertEqual(asked - there, set())
+
+
+class MemoryTest(unittest.TestCase):
+    def setUp(self):
+        self.watched = Watched()
+        self.addCleanup(self.watched.close)
+
+    def test_agent__says_what_its_memory_is(self):
+        """An op waits for rank 1: with what came in its call, and with a tensor that is deleted meanwhile."""
+        agent = self.watched.cluster.agents[0]
+        lent = agent.put(np.ones(64, np.float32))
+        request = collectives.AllReduceRequest(
+            input=inline(np.ones(48, np.float32)), payload=np.ones(48, np.float32).tobytes(),
+            reduce_op=types.REDUCE_OP_SUM, options=types.OpOptions(timeout_ms=LONG_S * 1000))
+        calls = [
+            agent.ops.AllReduce.future(collectives.AllReduceRequest(
+                input=handle(lent), output=lent, reduce_op=types.REDUCE_OP_SUM), timeout=LONG_S),
+            agent.ops.AllReduce.future(request, timeout=LONG_S),
+        ]
+        self.wait_for_memory(ops=0, staged=192, lent=0, results=192)
+        agent.delete(lent)
+        self.wait_for_memory(ops=0, staged=192, lent=256, results=192)
+        for call in calls:
+            call.cancel()
+        self.wait_for_memory(ops=0, staged=0, lent=0, results=0)
+
+    def wait_for_memory(self, **owners):
+        until = time.monotonic() + LONG_S
+        while True:
+            page = metrics_page.read(self.watched.agents[0])
+            found = {one: page.value("tutti_agent_memory_bytes", owner=one) for one in owners}
+            if found == owners:
+                break
+            self.assertLess(time.monotonic(), until, found)
+        self.assertEqual(page.sum("tutti_agent_memory_bytes"), page.value("tutti_agent_memory_used_bytes"))
 
 
 class SessionsTest(unittest.TestCase):

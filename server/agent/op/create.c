@@ -176,6 +176,9 @@ keep_inline(agent_op *op, agent_request *request, tutti_error *err)
     if (code == TUTTI_OK) {
         code = tutti_tensor_new_raw(op->agent->space, &request->args.spec, &op->inline_in, err);
     }
+    if (code == TUTTI_OK) {
+        tutti_tensor_mark(op->inline_in, TUTTI_HOLDER_STAGED);
+    }
     if (code == TUTTI_OK && bytes > 0) { /* all of them, as new_raw wants it: got == bytes */
         tutti_rpc_message_read(request->payload, op->inline_in->data, (size_t)bytes);
     }

@@ -160,6 +160,7 @@ keep_inline(agent_op *op, const agent_request *request, tutti_error *err)
         TUTTI_TRY(tutti_spec_check(&list->in[i].spec, NULL, NULL, err));
     }
     TUTTI_TRY(agent_list_share(op, list->in, list->in_count, &list->in_memory, err));
+    tutti_tensor_mark(list->in_memory, TUTTI_HOLDER_STAGED);
     return read_payload(op, request, err);
 }
 
@@ -475,6 +476,9 @@ place_inline(agent_op *op, uint32_t count, tutti_error *err)
 
     if (code == TUTTI_OK) {
         code = agent_list_share(op, list->out, count, &list->out_memory, err);
+    }
+    if (code == TUTTI_OK) {
+        tutti_tensor_mark(list->out_memory, TUTTI_HOLDER_RESULT);
     }
     list->out_count = code == TUTTI_OK ? count : 0;
     return code;

@@ -55,6 +55,7 @@ make_output(agent_op *op, const tutti_spec *spec, tutti_error *err)
     }
     op->op.output = tensor->data;
     if (op->out_inline) {
+        tutti_tensor_mark(tensor, TUTTI_HOLDER_RESULT);
         op->inline_out = tensor;
     } else {
         tutti_table_fill(op->agent->table, op->out, tensor);

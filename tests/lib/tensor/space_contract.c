@@ -149,6 +149,10 @@ test_space__says_for_whom_its_memory_is_there(void **state)
     tutti_space_stats stats;
 
     is_held_by(space, TUTTI_HOLDER_NONE);
+    tutti_tensor_mark(tensor, TUTTI_HOLDER_STAGED);
+    is_held_by(space, TUTTI_HOLDER_STAGED);
+    tutti_tensor_mark(tensor, TUTTI_HOLDER_RESULT);
+    is_held_by(space, TUTTI_HOLDER_RESULT);
     tutti_tensor_hold(tensor, TUTTI_HOLDER_TENSOR);
     tutti_tensor_hold(tensor, TUTTI_HOLDER_MAPPING);
     is_held_by(space, TUTTI_HOLDER_TENSOR);
@@ -160,10 +164,10 @@ test_space__says_for_whom_its_memory_is_there(void **state)
     is_held_by(space, TUTTI_HOLDER_REGISTER);
     tutti_tensor_let_go(tensor, TUTTI_HOLDER_REGISTER);
     tutti_tensor_let_go(tensor, TUTTI_HOLDER_MAPPING);
-    is_held_by(space, TUTTI_HOLDER_NONE);
+    is_held_by(space, TUTTI_HOLDER_LENT);
     tutti_tensor_unref(tensor);
     tutti_space_stat(space, &stats);
-    assert_int_equal(stats.held_bytes[TUTTI_HOLDER_NONE], 0);
+    assert_int_equal(stats.held_bytes[TUTTI_HOLDER_LENT], 0);
     tutti_space_close(space);
 }
 
