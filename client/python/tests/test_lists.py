@@ -118,16 +118,17 @@ class Lists(case.AgentCase):
         for error in self.all_fail(lambda agent: agent.scatter(None, form="list", root=1)):
             self.assertEqual(error.reason, "ROOT_INPUT_MISSING")
 
-        def work(agent):
-            outs = [np.zeros(2, np.int64) for _ in range(self.size)]
-            if agent.rank != 1:
-                with self.assertRaises(tutti.TuttiError) as caught:
-                    agent.gather(rows[agent.rank], form="list", root=1, out=outs)
-                self.assertEqual(caught.exception.reason, "UNEXPECTED_RESULT")
-            agent.gather(rows[agent.rank], form="list", root=1, out=outs if agent.rank == 1 else None)
-            return outs
+        for wrong, listed in ((2, (1, 2)), (0, (0,))):
+            found = self.all_fail(lambda agent: self.gather_rows(agent, rows, listed))
+            for rank, error in enumerate(found):
+                self.assertEqual((error.reason, error.rank), ("BAD_OUT", -1 if rank == wrong else wrong))
+                self.assertIn("gives a list for the parts: only the root gives one", error.text)
+        self.same(self.all(lambda agent: self.gather_rows(agent, rows, (1,)))[1], rows)
 
-        self.same(self.all(work)[1], rows)
+    def gather_rows(self, agent, rows, listed):
+        outs = [np.zeros(2, np.int64) for _ in range(self.size)]
+        agent.gather(rows[agent.rank], form="list", root=1, out=outs if agent.rank in listed else None)
+        return outs
 
     def test_uneven_parts(self):
         whole = np.arange(10)

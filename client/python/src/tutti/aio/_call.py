@@ -132,6 +132,12 @@ def say_results(call: Call, arrays: Any) -> None:
     call.request.options.expect.extend(dtypes.expected(one, None) for one in (arrays if is_list(arrays) else [arrays]))
 
 
+async def refuse(call: Call, why: str) -> Any:
+    """The call cannot be made as it is: all ranks hear why."""
+    call.request.options.refusal = why
+    return await _refuse(call)
+
+
 async def _refuse(call: Call) -> Any:
     """The call takes its place among the group's ops, and fails there with its refusal on all ranks."""
     return await answer(call, call.request, lambda said: None)

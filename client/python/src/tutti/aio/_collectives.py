@@ -31,6 +31,7 @@ from ._call import (
     receive,
     receive_inline,
     reduce_number,
+    refuse,
     root_fields,
     run,
     say_results,
@@ -498,8 +499,8 @@ class Collectives:
         x, form, axis, out_shape  as all_gather() has them
 
         Returns: on the root what all_gather() gives, on the others None.
-        Raises: as all_gather(), and BAD_ROOT: the root is no rank of the group; UNEXPECTED_RESULT: a rank
-            that is not the root gave a list as `out`, for the parts.
+        Raises: as all_gather(), and BAD_ROOT: the root is no rank of the group; BAD_OUT, on all
+            ranks: one that is not the root gave a list as `out`, for the parts.
         Example:
             >>> agent.gather(np.array([agent.rank]), root=1)   # on rank 1; rank 0 gets None
             array([0, 1])
@@ -512,9 +513,6 @@ class Collectives:
             found = await self._run_fast("Gather", *usual) if grow else NO
             if found is not NO:
                 return cast("Result | Work | None", found)
-        if gives_list(form) and is_list(out) and not await self._is_root(group, root, root_global):
-            text = "gather: this rank is not the root and gives a list for the parts: only the root gives one"
-            raise errors.invalid("UNEXPECTED_RESULT", text)
         call = await self._begin(
             "Gather",
             how,
@@ -522,6 +520,9 @@ class Collectives:
             **root_fields(root, root_global),
             **parts_fields(axis, form, out_shape),
         )
+        if gives_list(form) and is_list(out) and not await self._is_root(group, root, root_global):
+            text = "gather: this rank is not the root and gives a list for the parts: only the root gives one"
+            return cast("Result | Work | None", await refuse(call, text))
         found = await run(call, x, None if call.many else call.agent.world_size)
         return cast("Result | Work | None", found)
 
