@@ -271,6 +271,8 @@ check_coordinator(tutti_client *self, const tutti_client_options *options, tutti
 tutti_code
 tutti_connect_with(const tutti_client_options *options, tutti_client **ret_client, tutti_error *err)
 {
+    TUTTI_NEED(ret_client, err);
+
     tutti_client *self = NULL;
     uint32_t world_size = 0;
     tutti_code code;
@@ -300,6 +302,8 @@ tutti_connect_with(const tutti_client_options *options, tutti_client **ret_clien
 tutti_code
 tutti_connect(const char *agent, tutti_client **ret_client, tutti_error *err)
 {
+    TUTTI_NEED(ret_client, err);
+
     tutti_client_options options;
 
     tutti_client_options_init(&options);
@@ -346,6 +350,8 @@ tutti_code
 tutti_health_check(const tutti_client_options *options, const char *service, bool *ret_serving,
                    tutti_error *err)
 {
+    TUTTI_NEED(ret_serving, err);
+
     tutti_client *self = NULL;
     tutti_code code;
 
@@ -359,6 +365,8 @@ tutti_code
 tutti_leader_check(const tutti_client_options *options, tutti_leader_info *ret_info,
                    tutti_error *err)
 {
+    TUTTI_NEED(ret_info, err);
+
     tutti_client *self = NULL;
     tutti_code code;
 

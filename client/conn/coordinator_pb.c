@@ -33,6 +33,7 @@ tutti_code
 tutti_job_get(tutti_client *client, tutti_job_info *ret_info, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_info, err);
 
     Tutti__V1__GetJobRequest request = TUTTI__V1__GET_JOB_REQUEST__INIT;
     const client_call call = client_ask_coordinator(client, &stub_get_job);
@@ -128,6 +129,7 @@ tutti_ranks_get(tutti_client *client, const uint32_t *ranks, size_t count,
                 tutti_rank_info *ret_infos, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_infos, err);
 
     const Tutti__V1__LookupRanksResponse *response;
     tutti_rpc_message *message = NULL;
@@ -272,6 +274,8 @@ tutti_jobs_list(tutti_client *client, tutti_job_info **ret_infos, size_t *ret_co
                 tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_infos, err);
+    TUTTI_NEED(ret_count, err);
 
     static const client_pager pager = {.what = "jobs",
                                        .item_size = sizeof(tutti_job_info),

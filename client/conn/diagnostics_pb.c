@@ -109,6 +109,7 @@ tutti_code
 tutti_agent_stat(tutti_client *client, tutti_agent_stats *ret_stats, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_stats, err);
 
     Tutti__V1__GetStatsRequest request = TUTTI__V1__GET_STATS_REQUEST__INIT;
     const client_call call = {

@@ -53,6 +53,7 @@ tutti_code
 tutti_capabilities_get(tutti_client *client, tutti_capabilities *ret_capabilities, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_capabilities, err);
 
     const Tutti__V1__GetCapabilitiesRequest request = TUTTI__V1__GET_CAPABILITIES_REQUEST__INIT;
     const client_call call = {.stub = &stub_capabilities,

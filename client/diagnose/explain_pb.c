@@ -82,6 +82,7 @@ tutti_explain(tutti_client *client, const tutti_explain_question *question,
               tutti_explanation *ret_explanation, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_explanation, err);
 
     const bool world = question->group == NULL || question->group[0] == '\0' ||
                        strcmp(question->group, "world") == 0;

@@ -114,6 +114,8 @@ tutti_flight_get(tutti_client *client, tutti_flight_entry **ret_entries, size_t 
                  tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_entries, err);
+    TUTTI_NEED(ret_count, err);
 
     tutti_flight_entry *entries = NULL;
     size_t count = 0;

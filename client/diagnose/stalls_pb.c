@@ -168,6 +168,7 @@ tutti_stalls_find(tutti_client *client, const tutti_stall_options *options,
                   tutti_stalls *ret_stalls, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_stalls, err);
 
     Tutti__V1__DescribeStallRequest request = TUTTI__V1__DESCRIBE_STALL_REQUEST__INIT;
     client_call call = client_ask_coordinator(client, &stub_stall);

@@ -133,6 +133,8 @@ tutti_function_list(tutti_client *client, tutti_function_info **ret_infos, size_
                     tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_infos, err);
+    TUTTI_NEED(ret_count, err);
 
     const Tutti__V1__ListFunctionsRequest request = TUTTI__V1__LIST_FUNCTIONS_REQUEST__INIT;
     const Tutti__V1__ListFunctionsResponse *response;
@@ -176,6 +178,7 @@ tutti_code
 tutti_value_get(tutti_client *client, const char *name, tutti_value *ret_value, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_value, err);
 
     Tutti__V1__GetValueRequest request = TUTTI__V1__GET_VALUE_REQUEST__INIT;
     const Tutti__V1__GetValueResponse *response;

@@ -255,6 +255,7 @@ tutti_host_open(tutti_client *client, const tutti_host_options *options, tutti_h
                 tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_host, err);
 
     tutti_host *host = calloc(1, sizeof(*host));
     tutti_code code;

@@ -271,6 +271,7 @@ tutti_generic_start(tutti_generic *generic, const char *method, const void *requ
                     tutti_generic_call **ret_call, tutti_error *err)
 {
     TUTTI_NEED(generic, err);
+    TUTTI_NEED(ret_call, err);
 
     const tutti_rpc_stub *stub = NULL;
     tutti_generic_call_options own;

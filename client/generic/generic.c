@@ -71,6 +71,8 @@ tutti_code
 tutti_generic_open(const char *address, const tutti_generic_options *options,
                    tutti_generic **ret_generic, tutti_error *err)
 {
+    TUTTI_NEED(ret_generic, err);
+
     tutti_generic_options own;
     tutti_generic *self;
     tutti_code code;
@@ -316,6 +318,7 @@ tutti_generic_unary(tutti_generic *generic, const char *method, const void *requ
                     tutti_error *err)
 {
     TUTTI_NEED(generic, err);
+    TUTTI_NEED(ret_message, err);
 
     const tutti_rpc_stub *stub = NULL;
     tutti_generic_call_options own;

@@ -260,6 +260,8 @@ tutti_group_list(tutti_client *client, tutti_group_info **ret_infos, size_t *ret
                  tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_infos, err);
+    TUTTI_NEED(ret_count, err);
 
     static const client_pager pager = {.what = "groups",
                                        .item_size = sizeof(tutti_group_info),

@@ -214,6 +214,7 @@ tutti_ranks_translate(tutti_client *client, const char *from, const char *to, co
                       size_t count, int32_t *ret_ranks, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_ranks, err);
 
     Tutti__V1__TranslateRanksRequest request = TUTTI__V1__TRANSLATE_RANKS_REQUEST__INIT;
     const tutti_agent_info *own = tutti_whoami(client);

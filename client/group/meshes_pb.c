@@ -234,6 +234,8 @@ tutti_mesh_list(tutti_client *client, tutti_mesh_info **ret_infos, size_t *ret_c
                 tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_infos, err);
+    TUTTI_NEED(ret_count, err);
 
     static const client_pager pager = {.what = "meshes",
                                        .item_size = sizeof(tutti_mesh_info),
@@ -296,6 +298,7 @@ tutti_mesh_slice(tutti_client *client, const char *name, int64_t rank, const cha
                  uint32_t dim_count, bool flatten, tutti_mesh_info *ret_info, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_info, err);
 
     Tutti__V1__SliceMeshRequest request = TUTTI__V1__SLICE_MESH_REQUEST__INIT;
     const client_call call = client_ask_coordinator(client, &stub_slice);

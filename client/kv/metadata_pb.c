@@ -144,6 +144,9 @@ tutti_metadata_all_gather(tutti_client *client, const tutti_metadata_options *op
                           size_t **ret_sizes, size_t *ret_count, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_values, err);
+    TUTTI_NEED(ret_sizes, err);
+    TUTTI_NEED(ret_count, err);
 
     Tutti__V1__MetadataServiceAllGatherRequest request =
         TUTTI__V1__METADATA_SERVICE_ALL_GATHER_REQUEST__INIT;

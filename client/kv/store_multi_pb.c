@@ -127,6 +127,7 @@ tutti_kv_multi_get(tutti_client *client, const tutti_kv_bytes *keys, size_t coun
                    uint32_t timeout_ms, void **ret_values, size_t *ret_sizes, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_values, err);
 
     Tutti__V1__StoreServiceMultiGetRequest request =
         TUTTI__V1__STORE_SERVICE_MULTI_GET_REQUEST__INIT;

@@ -49,6 +49,7 @@ tutti_kv_view_key(const tutti_kv_view *view, const void *key, size_t key_size, v
                   size_t *ret_size, tutti_error *err)
 {
     TUTTI_NEED(key, err);
+    TUTTI_NEED(ret_key, err);
 
     size_t size = 0;
 

@@ -157,6 +157,8 @@ take_launch_options(const tutti_launch_options *given, tutti_launch_options *ret
 tutti_code
 tutti_launch(const tutti_launch_options *options, tutti_launched **ret_launched, tutti_error *err)
 {
+    TUTTI_NEED(ret_launched, err);
+
     tutti_launch_options own;
     tutti_launched *self;
     tutti_code code;

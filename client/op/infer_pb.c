@@ -75,6 +75,7 @@ tutti_infer(tutti_client *client, tutti_op_kind kind, const tutti_op *op, const 
             const tutti_infer_place *place, tutti_spec *ret_result, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_result, err);
 
     inference self = {.request_hook.take = take_inference_request, .client = client};
     const client_inline memory = {

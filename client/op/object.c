@@ -313,6 +313,8 @@ tutti_object_all_gather(tutti_client *client, const tutti_op *op, const tutti_ob
                         tutti_object **ret_objects, size_t *ret_count, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_objects, err);
+    TUTTI_NEED(ret_count, err);
 
     return run_all_object(client, tutti_all_gather, op, object, ret_objects, ret_count, err);
 }

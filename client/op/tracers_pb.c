@@ -118,6 +118,8 @@ tutti_tracer_list(tutti_client *client, tutti_tracer_info **ret_infos, size_t *r
                   tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_infos, err);
+    TUTTI_NEED(ret_count, err);
 
     const Tutti__V1__ListTracersRequest request = TUTTI__V1__LIST_TRACERS_REQUEST__INIT;
     const Tutti__V1__ListTracersResponse *response;

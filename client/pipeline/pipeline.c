@@ -77,6 +77,7 @@ tutti_pipeline_open(tutti_client *client, const tutti_pipeline_options *options,
                     tutti_pipeline **ret_pipeline, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_pipeline, err);
 
     tutti_pipeline_options own;
 
@@ -273,6 +274,7 @@ tutti_code
 tutti_pipeline_next(tutti_pipeline *pipeline, tutti_pipeline_result *ret_result, tutti_error *err)
 {
     TUTTI_NEED(pipeline, err);
+    TUTTI_NEED(ret_result, err);
 
     tutti_code code = TUTTI_OK;
 
@@ -295,6 +297,7 @@ tutti_pipeline_take(tutti_pipeline *pipeline, uint64_t id, tutti_pipeline_result
                     tutti_error *err)
 {
     TUTTI_NEED(pipeline, err);
+    TUTTI_NEED(ret_result, err);
 
     pipeline_call *call = pipeline_find(pipeline, id);
     tutti_code code = TUTTI_OK;

@@ -336,6 +336,7 @@ tutti_queue_next(tutti_queue *queue, uint32_t timeout_ms, tutti_queue_completion
                  tutti_error *err)
 {
     TUTTI_NEED(queue, err);
+    TUTTI_NEED(ret_done, err);
 
     const uint64_t deadline_ns =
         timeout_ms == TUTTI_QUEUE_FOREVER
@@ -413,6 +414,7 @@ tutti_code
 tutti_queue_fd(tutti_queue *queue, int *ret_fd, tutti_error *err)
 {
     TUTTI_NEED(queue, err);
+    TUTTI_NEED(ret_fd, err);
 
     int fd = -1;
 
@@ -483,6 +485,7 @@ tutti_queue_open(tutti_client *client, const tutti_queue_options *options, tutti
                  tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_queue, err);
 
     tutti_queue_options own;
     tutti_queue *self;

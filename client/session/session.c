@@ -100,6 +100,7 @@ tutti_session_open(tutti_client *client, const tutti_session_options *options,
                    tutti_session **ret_session, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_session, err);
 
     session_opening opening = {0};
     tutti_session_options own;
@@ -122,6 +123,7 @@ tutti_session_resume(tutti_client *client, const char *id, const void *secret,
                      tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_session, err);
 
     session_opening opening = {0};
     tutti_session_options own;
@@ -209,6 +211,7 @@ tutti_code
 tutti_session_register(tutti_session *session, uint32_t *ret_register, tutti_error *err)
 {
     TUTTI_NEED(session, err);
+    TUTTI_NEED(ret_register, err);
 
     return session_registers_take(&session->registers, ret_register, err);
 }
@@ -416,6 +419,7 @@ tutti_session_poll(tutti_session *session, uint64_t ticket, uint32_t timeout_ms,
                    tutti_error *err)
 {
     TUTTI_NEED(session, err);
+    TUTTI_NEED(ret_ended, err);
 
     const uint64_t wait_ns = (uint64_t)timeout_ms * TUTTI_NS_PER_MS;
     const uint64_t until_ns = wait_ns == 0 ? NOW_NS : tutti_clock_add(tutti_clock_ns(), wait_ns);
@@ -437,6 +441,7 @@ tutti_code
 tutti_session_next(tutti_session *session, tutti_session_result *ret_result, tutti_error *err)
 {
     TUTTI_NEED(session, err);
+    TUTTI_NEED(ret_result, err);
 
     if (session->tickets == 0) {
         return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NOTHING_SUBMITTED",

@@ -63,6 +63,7 @@ tutti_session_client(tutti_session *session, uint32_t worker, tutti_client **ret
                      tutti_error *err)
 {
     TUTTI_NEED(session, err);
+    TUTTI_NEED(ret_client, err);
 
     if (worker >= session->info.worker_count) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_WORKER",

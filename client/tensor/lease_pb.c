@@ -140,6 +140,7 @@ tutti_code
 tutti_lease_open(tutti_client *client, tutti_lease **ret_lease, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_lease, err);
 
     uint_fast64_t none = 0;
     uint64_t number = 0;

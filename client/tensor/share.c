@@ -151,6 +151,7 @@ tutti_tensor_map(tutti_client *client, const char *handle, uint32_t flags, tutti
                  tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_view, err);
 
     tutti_view *view;
     tutti_code code = client_check_handle(handle, err);

@@ -103,6 +103,7 @@ tutti_gpu_events_open(tutti_client *client, const char *device, uint32_t count,
                       tutti_gpu_events **ret_events, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_events, err);
 
     tutti_gpu_events *events;
     tutti_code code;

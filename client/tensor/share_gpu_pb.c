@@ -89,6 +89,7 @@ tutti_tensor_share_gpu(tutti_client *client, const char *handle, tutti_gpu_share
                        tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_share, err);
 
     tutti_gpu_share *share;
     tutti_code code;

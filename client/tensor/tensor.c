@@ -138,6 +138,7 @@ tutti_tensor_put(tutti_client *client, const tutti_spec *spec, const void *data,
 {
     TUTTI_NEED(client, err);
     TUTTI_NEED(spec, err);
+    TUTTI_NEED(ret_handle, err);
 
     const client_put put = {.spec = spec, .data = data, .name = name};
 

@@ -88,6 +88,7 @@ tutti_tensor_create(tutti_client *client, const tutti_spec *spec, const char *na
 {
     TUTTI_NEED(client, err);
     TUTTI_NEED(spec, err);
+    TUTTI_NEED(ret_handle, err);
 
     return client_wire_create(client, spec, name, 0, ret_handle, err);
 }
@@ -126,6 +127,7 @@ tutti_tensor_copy(tutti_client *client, const char *handle, const char *into, co
                   tutti_handle *ret_handle, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_handle, err);
 
     Tutti__V1__CopyRequest request = TUTTI__V1__COPY_REQUEST__INIT;
     const client_call call = control_tensor(client, &stub_copy);
@@ -244,6 +246,7 @@ tutti_tensor_stat(tutti_client *client, const char *handle, tutti_tensor_info *r
                   tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_info, err);
 
     Tutti__V1__StatRequest request = TUTTI__V1__STAT_REQUEST__INIT;
     const client_call call = control_tensor(client, &stub_stat);
@@ -291,6 +294,8 @@ tutti_tensor_list(tutti_client *client, tutti_tensor_info **ret_infos, size_t *r
                   tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_infos, err);
+    TUTTI_NEED(ret_count, err);
 
     static const client_pager pager = {.what = "tensors",
                                        .item_size = sizeof(tutti_tensor_info),

@@ -113,7 +113,7 @@ class Told(unittest.TestCase):
         self.assertEqual((why["algorithm"], why["why"]), ("chain", "forced"))
 
     def test_explain_refuses_what_is_no_op_group_or_size(self):
-        self.assertIn("is no op", self.tutti("explain", "fast", code=1))
+        self.assertIn("is no op", self.tutti("explain", "fast", code=2))
         self.assertIn("no op was called on group nobody", self.tutti("explain", "reduce", "-g", "nobody", code=1))
         self.assertIn("is no size", self.tutti("explain", "reduce", "-b", "much", code=2))
         self.assertIn("does not exist", self.tutti("explain", "reduce", "--dtype", "FP7", code=2))
