@@ -54,9 +54,9 @@
  *                            DRAINING, STOPPING: the server is shutting down. The call was not
  *                            begun, or a call that waited was ended. Call again when the server
  *                            runs again.
- *   TUTTI_DEADLINE_EXCEEDED  UNREACHABLE: no connection was made in time. Without a reason: the
- *                            server did not answer in time, and nobody knows whether it has done
- *                            the call. Look at the server, or give a longer timeout.
+ *   TUTTI_DEADLINE_EXCEEDED  UNREACHABLE: no connection was made in time. NO_ANSWER: the server did
+ *                            not answer in time, and nobody knows whether it has done the call.
+ *                            Look at the server, or give a longer timeout.
  *   TUTTI_UNAUTHENTICATED    NO_TOKEN, BAD_TOKEN, TOKEN_EXPIRED, TOKEN_NOT_YET, WRONG_ISSUER,
  *                            WRONG_AUDIENCE: the server wants another token. A token file is read
  *                            again when it changes.
@@ -75,11 +75,12 @@
  *                            must not be NULL is. BAD_STRUCT: a struct with a `size` member was not
  *                            begun with its init function, or a newer program has set a field that
  *                            this library does not know.
- *   TUTTI_RESOURCE_EXHAUSTED NO_MEMORY: the server has no memory for the call; MESSAGE_LIMIT: the
- *                            message is too large. Without a reason: this process has no memory or
- *                            no thread for the call.
+ *   TUTTI_RESOURCE_EXHAUSTED NO_MEMORY: the server or this process has no memory for the call;
+ *                            MESSAGE_LIMIT: the message is too large. SYSTEM_LIMIT: this process
+ *                            got no thread or descriptor for the call.
  *   TUTTI_UNIMPLEMENTED      the server is older than this call, or is not of Tutti.
- *   TUTTI_DATA_LOSS          the answer makes no sense. Compare the versions of client and server.
+ *   TUTTI_DATA_LOSS          BAD_ANSWER: the answer makes no sense. Compare the versions of client
+ *                            and server.
  *
  * docs/errors.md explains each reason. `[in] client` is in no list of parameters: it is a client
  * that tutti_connect gave, not NULL and not closed.

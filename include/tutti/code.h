@@ -58,8 +58,8 @@ extern "C" {
  *   PERMISSION_DENIED    the caller is known and may not do this. Use a token or certificate with
  *                        the role, job and rank that the text names
  *   RESOURCE_EXHAUSTED   a limit was reached; the text names it, its value and its option. Free
- *                        something, or raise the limit. Without a reason: this process had no
- *                        memory or no thread for the call
+ *                        something, or raise the limit. NO_MEMORY, SYSTEM_LIMIT: this process had
+ *                        no memory or no thread for the call
  *   FAILED_PRECONDITION  the call is not possible in the present state. Look at the reason
  *   ABORTED              another call or process has taken the place of this one, or a part of the
  *                        call failed elsewhere. Look at the reason

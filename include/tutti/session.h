@@ -81,7 +81,7 @@
  *                              workers held for the session, unless it was to linger
  *   TUTTI_ABORTED              SESSION_TAKEN: another stream has resumed the session
  *   TUTTI_CANCELLED            tutti_session_cancel was called before
- *   TUTTI_RESOURCE_EXHAUSTED   without a reason: this process has no memory
+ *   TUTTI_RESOURCE_EXHAUSTED   NO_MEMORY: this process has none
  *   TUTTI_DATA_LOSS            what answers is no agent; the stream is ended
  *
  * How a command can end (tutti_session_result.error), besides what its own comment says:

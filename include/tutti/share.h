@@ -87,7 +87,7 @@ typedef struct tutti_view tutti_view;
  *                            a minute, or the tensor was deleted meanwhile. Call again
  * TUTTI_RESOURCE_EXHAUSTED   *SHARE_LIMIT: --shares-max tensors (1024) are mapped, or were and are
  *                            not deleted yet. Delete some.
- *                            Without a reason: no memory or descriptor in this process
+ *                            NO_MEMORY, SYSTEM_LIMIT: no memory or descriptor in this process
  * TUTTI_UNIMPLEMENTED        *the agent is older than this call
  * TUTTI_NOT_FOUND            NO_TENSOR
  * TUTTI_INVALID_ARGUMENT     BAD_HANDLE; BAD_FLAGS: a flag that is none

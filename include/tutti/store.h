@@ -49,7 +49,7 @@
  *                            the coordinator shuts down; the call was not done
  * TUTTI_DEADLINE_EXCEEDED    the coordinator did not answer in time
  * TUTTI_DATA_LOSS            STORE_FORMAT: the file of --store lmdb was damaged while it was open;
- *                            nothing was changed. Without a reason: what answers is no coordinator
+ *                            nothing was changed. BAD_ANSWER: what answers is no coordinator
  *
  * Caveats
  *

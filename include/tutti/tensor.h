@@ -45,7 +45,7 @@
  *   any other                  what the op that was to write the tensor failed with (tutti/op.h)
  *
  * A function that makes a tensor and fails leaves none behind, unless the answer was lost
- * (CONNECTION_LOST, or DEADLINE_EXCEEDED without a reason): then nobody knows.
+ * (CONNECTION_LOST, NO_ANSWER): then nobody knows.
  *
  * Caveats
  *
