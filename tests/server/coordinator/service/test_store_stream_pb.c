@@ -437,7 +437,7 @@ test_run__a_client_that_leaves_a_held_answer_is_forgotten(void **state)
     say_set(rig, "a", "1");
     assert_true(is_silent(rig));
     tutti_rpc_stream_cancel(rig->stream);
-    finish(rig, TUTTI_CANCELLED, "");
+    finish(rig, TUTTI_CANCELLED, "GIVEN_UP");
     make_durable(1);
     assert_ok(tutti_rpc_stream_open(rig->channel, &stub_run, NULL, &rig->stream, &err));
     rig->last_id = 0;
@@ -477,7 +477,7 @@ test_run__what_waits_goes_with_its_client(void **state)
         assert_true(tutti_clock_ns() < until_ns);
     }
     tutti_rpc_stream_cancel(rig->stream);
-    finish(rig, TUTTI_CANCELLED, "");
+    finish(rig, TUTTI_CANCELLED, "GIVEN_UP");
     while (read_metric(rig, waiting) > 0) {
         assert_true(tutti_clock_ns() < until_ns);
     }
