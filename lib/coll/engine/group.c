@@ -95,33 +95,45 @@ tutti_coll_group_next(tutti_coll_group *group)
     }
 }
 
+static coll_peer *
+lost_member(const tutti_coll_group *group, uint32_t rank)
+{
+    unsigned char key[8];
+    tutti_map_node *node = tutti_map_find(&group->engine->peers, tutti_map_key_u64(key, rank));
+    coll_peer *peer = node == NULL ? NULL : tutti_container_of(node, coll_peer, node);
+
+    return peer != NULL && peer->lost ? peer : NULL;
+}
+
 /*
- * LOSS_GRACE_NS after the loss the ops that still run fail: they may have needed nothing more of
+ * LOSS_GRACE_NS after the last loss the ops that still run fail: they may have needed nothing more of
  * the lost rank, or its last messages may have been in the network. If the rank had left politely,
- * the ops up to its last one go on: it has done its part of them before it ended.
+ * the ops up to its last one go on: it has done its part of them before it ended. Sends and
+ * receives fail with each lost member, collectives with the one that is named.
  */
 static void
 on_loss_expiry(tutti_timer *timer)
 {
     tutti_coll_group *group = tutti_container_of(timer, tutti_coll_group, loss_timer);
     const uint64_t safe = group->leaver == group->lost_rank ? group->last_op : 0;
+    const coll_peer *named = lost_member(group, group->lost_rank);
     unsigned char key[8];
     coll_peer *peer;
     tutti_map_node *node;
     tutti_error err;
+    uint32_t i;
 
-    if (group->lost_rank == NO_RANK) {
-        return;
+    for (i = 0; i < group->size && named != NULL; i++) {
+        peer = lost_member(group, group->ranks[i]);
+        if (peer != NULL) {
+            tutti_coll_peer_give_up(peer);
+        }
     }
-    peer = tutti_coll_peer_of(group->engine, group->lost_rank);
-    if (peer == NULL) {
-        return;
-    }
-    tutti_coll_peer_give_up(peer);
-    while ((node = tutti_map_from(&group->ops, tutti_map_key_u64(key, safe + 1))) != NULL) {
+    while (named != NULL &&
+           (node = tutti_map_from(&group->ops, tutti_map_key_u64(key, safe + 1))) != NULL) {
         tutti_coll_op *op = tutti_container_of(node, tutti_coll_op, by_sequence);
 
-        tutti_coll_lost_words(op, peer->rank, peer->reason, &err);
+        tutti_coll_lost_words(op, named->rank, named->reason, &err);
         tutti_coll_op_fail(op, &err, true);
     }
 }
@@ -135,11 +147,7 @@ coll_group_look(tutti_coll_group *group)
 
     group->lost_rank = NO_RANK;
     for (i = 0; i < group->size && group->lost_rank == NO_RANK; i++) {
-        unsigned char key[8];
-        tutti_map_node *node =
-            tutti_map_find(&group->engine->peers, tutti_map_key_u64(key, group->ranks[i]));
-
-        if (node != NULL && tutti_container_of(node, coll_peer, node)->lost) {
+        if (lost_member(group, group->ranks[i]) != NULL) {
             group->lost_rank = group->ranks[i];
         }
     }

@@ -288,6 +288,26 @@ test_group__that_was_told_gone_while_it_is_open_goes_on(void **state)
 
 #define SENTENCE(function) cmocka_unit_test_setup_teardown(function, begin, end)
 
+/* Found by tests/sim, seed 661: the group looks at the first lost rank, and the receive waited for the other one. */
+static void
+test_receive__from_a_rank_that_is_lost_behind_another_ends(void **state)
+{
+    run *one = run_new(TUTTI_COLL_RECV);
+    int32_t number = 0;
+
+    (void)state;
+    world_open(&w, world_transport_fake, 3);
+    one->op.args.peer = 2;
+    run_give(one, TUTTI_DTYPE_INT32, 1, NULL, &number);
+    run_post(one, w.groups[1], 15000);
+    tutti_coll_lose_peer(w.engines[1], 0, 0, "it was killed");
+    tutti_coll_lose_peer(w.engines[1], 2, 0, "its host is gone");
+    assert_int_equal(run_wait(one), TUTTI_UNAVAILABLE);
+    assert_text_has(one->err.text, "rank 2 is gone: its host is gone");
+    run_free(one);
+    world_close(&w);
+}
+
 int
 main(void)
 {
@@ -299,6 +319,7 @@ main(void)
         SENTENCE(test_group__that_is_closed_keeps_nothing_while_its_own_ops_wait_for_their_memory),
         SENTENCE(test_process__that_has_been_replaced_is_kept_nothing_of),
         SENTENCE(test_group__that_was_told_gone_while_it_is_open_goes_on),
+        cmocka_unit_test(test_receive__from_a_rank_that_is_lost_behind_another_ends),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
