@@ -418,6 +418,16 @@ tutti_coll_p2p_step(tutti_coll_op *op)
     tutti_coll_op_succeed(op);
 }
 
+static void
+keep_retract(const tutti_coll_op *op, const tutti_packet *packet)
+{
+    coll_peer *peer = tutti_coll_peer_of(op->group->engine, op->group->ranks[op->args.peer]);
+
+    if (peer != NULL) {
+        tutti_coll_peer_keep_retract(peer, packet);
+    }
+}
+
 /* A Send that has not begun (PHASE_NEW) has told nobody of itself. A Recv answers only the send
  * that it has matched; the error is then the sender's, too. */
 void
@@ -436,6 +446,7 @@ tutti_coll_p2p_failed(tutti_coll_op *op, const tutti_error *err)
     if (op->args.kind == TUTTI_COLL_SEND && op->phase == PHASE_P2P) {
         tutti_coll_note(op->group->engine, op->group->ranks[op->args.peer], &packet, bytes,
                         tutti_packet_write_error(err, bytes));
+        keep_retract(op, &packet);
     } else if (it != NULL && it->send_id != 0) {
         answer_send(op, err);
     }

@@ -13,6 +13,7 @@
 #include "coll/net/peer.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,8 @@
 #include "coll/state/lookup.h"
 
 #define ASK_MAX 256
+#define RETRACTS_KEPT                                                                              \
+    32 /* of each peer; more sends in one go leave the oldest to their epoch's end */
 
 static void
 revoke_peer(coll_peer *peer)
@@ -115,6 +118,43 @@ tell_reset(coll_peer *peer)
     tutti_coll_note(engine, peer->rank, &packet, NULL, 0);
 }
 
+void
+tutti_coll_peer_keep_retract(coll_peer *peer, const tutti_packet *packet)
+{
+    if (peer->retracts == NULL) {
+        peer->retracts = calloc(RETRACTS_KEPT, sizeof(*peer->retracts));
+    }
+    if (peer->retracts != NULL) {
+        peer->retracts[peer->retract_count++ % RETRACTS_KEPT] = *packet;
+    }
+}
+
+/* Those that it has heard match nothing there: an id of a send is never used twice. */
+static void
+tell_retracts(coll_peer *peer)
+{
+    const size_t count = peer->retract_count < RETRACTS_KEPT ? peer->retract_count : RETRACTS_KEPT;
+    unsigned char bytes[TUTTI_PACKET_ERROR_BYTES];
+    tutti_error err;
+    size_t i;
+
+    (void)TUTTI_FAIL_FOR(&err, TUTTI_UNAVAILABLE, "RANK_LOST",
+                         "rank %" PRIu32 " has given the send up, and the connection to it broke",
+                         peer->engine->rank);
+    for (i = 0; i < count; i++) {
+        tutti_coll_note(peer->engine, peer->rank, &peer->retracts[i], bytes,
+                        tutti_packet_write_error(&err, bytes));
+    }
+}
+
+static void
+forget_retracts(coll_peer *peer)
+{
+    free(peer->retracts);
+    peer->retracts = NULL;
+    peer->retract_count = 0;
+}
+
 /* What we have sent and it has not taken fails; what it sends comes by its new connection. */
 void
 tutti_coll_recv_reset(tutti_coll_engine *engine, const tutti_packet *packet)
@@ -160,6 +200,7 @@ tutti_coll_peer_connect(coll_peer *peer, const char **ret_why)
     }
     if (peer->torn > 0) {
         tell_reset(peer);
+        tell_retracts(peer);
     }
     return true;
 }
@@ -335,6 +376,7 @@ learn_peer(tutti_coll_engine *engine, coll_peer *peer, const peer_item *news)
         tutti_coll_peer_drop_conn(peer);
         fail_needing(peer, "another process has taken its seat");
         tutti_coll_unpark_stale(engine, peer->rank, news->incarnation);
+        forget_retracts(peer);
     }
     free(peer->address);
     peer->address = address;
@@ -451,6 +493,7 @@ tutti_coll_peers_free(tutti_coll_engine *engine)
 
         tutti_map_remove(&engine->peers, node);
         free(peer->address);
+        forget_retracts(peer);
         free(peer);
     }
 }

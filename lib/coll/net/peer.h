@@ -29,6 +29,9 @@ typedef struct coll_peer {
     tutti_list_node ios;     /* of ops, that need this peer */
     tutti_list_node waiting; /* sends that wait for the address: by their `queue` */
     tutti_list_node ask;     /* in engine->asks */
+    /* Of the last sends to it that have failed here: [owned] RETRACTS_KEPT of them, NULL = none. */
+    tutti_packet *retracts;
+    size_t retract_count; /* that ever were */
     bool lost;
     /* After a loss: when the transport stops hearing that process. */
     tutti_timer expulsion;
@@ -48,6 +51,9 @@ bool tutti_coll_peer_connect(coll_peer *peer, const char **ret_why);
 /* Ask for its address, with the next tutti_coll_peers_ask. */
 void tutti_coll_peer_ask(coll_peer *peer);
 void tutti_coll_peer_give_up(coll_peer *peer); /* fail the ops that need it, disconnect */
+/* A send to it has failed, and `packet` says so. What was said by a connection that is torn down may be
+ * lost, and the peer would keep the send for ever: it is said again by the next connection. */
+void tutti_coll_peer_keep_retract(coll_peer *peer, const tutti_packet *packet);
 /* Disconnect: tickets of sends on it come back as failed, inside. Ops may fail and be released. */
 void tutti_coll_peer_drop_conn(coll_peer *peer);
 /* A RESET has come: the peer has made its connection to us anew. */
