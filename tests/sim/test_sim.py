@@ -1,0 +1,50 @@
+"""Goal: schedules of the simulation hold their promises, the same ones in each run; a seed plays the same schedule again, and
+what is wrong is found.
+
+Method: tutti-sim. Other seeds are for ./run sim, and ./run sim --mutants has bugs that are put in.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, os.path.join(os.environ["TUTTI_SOURCE"], "tests", "support"))
+import tap
+
+PROGRAM = os.path.join(os.environ["TUTTI_BUILD"], "tests", "sim", "tutti-sim")
+SCHEDULES = 200
+
+
+def sim(*words):
+    done = subprocess.run([PROGRAM, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=280)
+    return done.returncode, done.stdout.decode(errors="replace")
+
+
+class Sim(unittest.TestCase):
+    def test_schedules_hold_their_promises(self):
+        code, said = sim("--seed", 1, "--schedules", SCHEDULES, "--seconds", 270)
+        self.assertEqual(code, 0, said[-6000:])
+        self.assertIn("\n%d schedules, 0 failed" % SCHEDULES, said)
+
+    def test_a_seed_plays_the_same_history_again(self):
+        first, second = sim("--replay", 11), sim("--replay", 11)
+        self.assertEqual(first[0], 0, first[1][-6000:])
+        self.assertEqual(first, second)
+        self.assertTrue(re.search(r"\nhash [0-9a-f]{16}\n", first[1]), first[1][-200:])
+        self.assertNotEqual(first, sim("--replay", 12))
+
+    def test_a_broken_promise_is_cut_down_to_what_it_needs(self):
+        code, said = sim("--break", 3, "--seed", 1, "--schedules", 40, "--seconds", 270)
+        self.assertEqual(code, 1, said[-3000:])
+        least = re.search(r"--replay (\d+:([0-9a-f]+):([0-9a-f]+))", said)
+        self.assertEqual(bin(int(least[2], 16)).count("1"), 1, said[-3000:])
+        self.assertEqual(int(least[3], 16), 0, said[-3000:])
+        code, said = sim("--break", 3, "--replay", least[1])
+        self.assertEqual(code, 1)
+        self.assertIn("BROKEN", said)
+
+
+if __name__ == "__main__":
+    tap.main()
