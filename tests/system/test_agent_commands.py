@@ -72,6 +72,7 @@ class Commands(ClusterCase):
         streams = {"Upload", "Download", "ShareGpu", "ShareEvents", "Lease", "Serve"}
         shares = {"Share"}  # what a stream has shared would outlast it
         shares |= {"ListFunctions"}  # for people
+        shares |= {"CloseLease"}  # of the stream of a lease, which is another one
         shares |= {"Cancel"}  # it would stand behind the op that it ends; RunRequest.cancel does not
         for module in (collectives, tensors, tracers, functions):
             for service in module.DESCRIPTOR.services_by_name.values():
