@@ -293,10 +293,21 @@ static void
 test_receive__from_a_rank_that_is_lost_behind_another_ends(void **state)
 {
     run *one = run_new(TUTTI_COLL_RECV);
+    run *barriers[3];
     int32_t number = 0;
+    uint32_t i;
 
     (void)state;
     world_open(&w, world_transport_fake, 3);
+    for (i = 0; i < 3;
+         i++) { /* so that all know each other, and no answer to a question comes behind the loss */
+        barriers[i] = run_new(TUTTI_COLL_BARRIER);
+        run_post(barriers[i], w.groups[i], 15000);
+    }
+    for (i = 0; i < 3; i++) {
+        assert_int_equal(run_wait(barriers[i]), TUTTI_OK);
+        run_free(barriers[i]);
+    }
     one->op.args.peer = 2;
     run_give(one, TUTTI_DTYPE_INT32, 1, NULL, &number);
     run_post(one, w.groups[1], 15000);
