@@ -18,7 +18,8 @@ SCHEDULES = 200
 
 
 def sim(*words):
-    done = subprocess.run([PROGRAM, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=280)
+    done = subprocess.run([PROGRAM, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=280)
+    sys.stderr.write(done.stderr.decode(errors="replace"))  # of a sanitizer, with the numbers of processes
     return done.returncode, done.stdout.decode(errors="replace")
 
 
