@@ -5,6 +5,7 @@ TUTTI_TEST_AGENTS lists their addresses, by rank; TUTTI_TEST_COORDINATOR is the 
 
 import os
 import threading
+import time
 import unittest
 
 import numpy as np
@@ -61,8 +62,17 @@ class AgentCase(unittest.TestCase):
         for agent in cls.agents:
             agent.close()
 
+    def tensors_left(self):
+        """Of a failed op the result is there, pending, until nothing touches its memory any more: a moment longer than its error."""
+        until = time.monotonic() + LONG_S
+        while True:
+            left = [tensor for agent in self.agents for tensor in agent.tensors()]
+            if not any("pending" in str(tensor) for tensor in left) or time.monotonic() > until:
+                return left
+            time.sleep(0.01)
+
     def tearDown(self):
-        left = [tensor for agent in self.agents for tensor in agent.tensors()]
+        left = self.tensors_left()
         said = str(left)
         for tensor in left:
             tensor.delete()
