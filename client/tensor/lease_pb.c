@@ -84,7 +84,7 @@ open_lease_stream(tutti_lease *lease, uint64_t *ret_number, tutti_error *err)
     return read_lease(lease, ret_number, err);
 }
 
-/* An agent that is gone, or older, is no matter: the stream ends in any case. */
+/* Errors are ignored: an agent may have ended or may not know the call, and the stream ends anyway. */
 static void
 close_lease(const tutti_lease *lease)
 {

@@ -251,8 +251,8 @@ void tutti_coll_hurry(bool hurry);
  */
 uint64_t tutti_coll_refuse(tutti_coll_group *group, uint64_t expect, const tutti_error *why);
 
-/* Ask for the addresses of members that are not known yet, which the first ops would do: whoever knows them may be
- * gone by then. */
+/* Ask now for the addresses of members that are not known yet. The first ops would ask, and the
+ * coordinator may be gone by then. */
 void tutti_coll_group_meet(tutti_coll_group *group);
 
 /*

@@ -50,7 +50,6 @@ static struct {
     uint64_t random;
     uint64_t now_ns;
     uint64_t hash;
-    uint64_t turns;
     bool print;
     tutti_list_node tasks;
     size_t task_count;
@@ -61,7 +60,6 @@ static struct {
     const void *bottom; /* of the scheduler's stack */
     size_t bottom_size;
     bool frozen[SIM_PROCESSES_MAX];
-    int process; /* of tasks that start outside of a task */
     char tail[TAIL_LINES][LINE_BYTES];
     size_t lines;
     unsigned char *locals; /* of the thread that runs all this */
@@ -111,12 +109,6 @@ uint64_t
 sim_hash(void)
 {
     return sim.hash;
-}
-
-uint64_t
-sim_turns(void)
-{
-    return sim.turns;
 }
 
 static void
@@ -302,9 +294,6 @@ sim_enter(int process)
     }
 }
 
-/* Used by threads.c: a thread is of its maker's process. */
-int sim_process(void);
-
 int
 sim_process(void)
 {
@@ -447,7 +436,6 @@ sim_run(sim_task *last)
         run_events();
         task = pick_task();
         if (task != NULL) {
-            sim.turns++;
             count_in((uint64_t)task->process << 32 ^ sim.now_ns);
             resume(task);
             sim.now_ns += 100 + sim_draw(SPAN_NS);

@@ -35,7 +35,6 @@ bool sim_chance(unsigned one_in);  /* 0 = never */
 /* A line of the history, which the hash counts. Printed if sim_open was told so. */
 void sim_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 uint64_t sim_hash(void);
-uint64_t sim_turns(void);
 
 /* A promise is broken: prints the words and the end of the history, and ends the process with 1. */
 _Noreturn void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -47,6 +46,7 @@ void sim_task_join(sim_task *task); /* by a task; frees it */
 
 /* Tasks that the running task starts from now on are of this process. */
 void sim_enter(int process);
+int sim_process(void); /* of the running task; outside of one: SIM_DRIVER */
 
 /* Run tasks until this one has ended; it is freed. Not from a task. */
 void sim_run(sim_task *task);

@@ -18,8 +18,6 @@
 #define PREEMPT_ONE_IN 400
 #define PREEMPT_NS (3 * TUTTI_NS_PER_MS)
 
-int sim_process(void);
-
 int __real_pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 int __real_pthread_mutex_lock(pthread_mutex_t *);
 int __real_epoll_wait(int, struct epoll_event *, int, int);

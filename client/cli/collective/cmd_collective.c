@@ -221,17 +221,27 @@ is_one_agent(cli *self)
 }
 
 static bool
-print_works(const cli *self, const tutti_work_status *statuses, size_t count)
+print_json_works(const cli *self, const tutti_work_status *statuses, size_t count)
 {
     json_t *works = json_array();
-    bool well = true;
     size_t i;
 
     for (i = 0; i < count; i++) {
         (void)json_array_append_new(works, json_work(&statuses[i]));
+    }
+    return cli_print_json(self, json_pack("{s:o}", "works", works));
+}
+
+static bool
+print_works(const cli *self, const tutti_work_status *statuses, size_t count)
+{
+    bool well = true;
+    size_t i;
+
+    for (i = 0; i < count; i++) {
         well = well && statuses[i].error.code == TUTTI_OK;
     }
-    if (cli_print_json(self, json_pack("{s:o}", "works", works))) {
+    if (print_json_works(self, statuses, count)) {
         return well;
     }
     for (i = 0; i < count; i++) {
@@ -249,13 +259,9 @@ print_works(const cli *self, const tutti_work_status *statuses, size_t count)
 static bool
 print_cancelled(const cli *self, const tutti_work_status *statuses, size_t count)
 {
-    json_t *works = json_array();
     size_t i;
 
-    for (i = 0; i < count; i++) {
-        (void)json_array_append_new(works, json_work(&statuses[i]));
-    }
-    if (cli_print_json(self, json_pack("{s:o}", "works", works))) {
+    if (print_json_works(self, statuses, count)) {
         return true;
     }
     for (i = 0; i < count; i++) {

@@ -577,8 +577,8 @@ is_of_the_same_run(const tutti_packet *packet, uint64_t orphaned_ns)
 }
 
 /*
- * Does a member wait in the next op? Each op has a packet for the rank behind its sender, whoever
- * calls it (docs/decisions/0001), so of a rank that nobody calls for the one before it tells.
+ * Does a member wait in the next op? Each member that calls an op sends its first packet to the rank
+ * behind it (docs/decisions/0001), so a rank without callers hears of the op from the rank before it.
  */
 static bool
 is_awaited(const tutti_coll_group *group)

@@ -31,8 +31,7 @@
 #include "coll/state/lookup.h"
 
 #define ASK_MAX 256
-#define RETRACTS_KEPT                                                                              \
-    32 /* of each peer; more sends in one go leave the oldest to their epoch's end */
+#define RETRACTS_KEPT 32 /* of each peer; older ones stay there until their epoch ends */
 
 static void
 revoke_peer(coll_peer *peer)

@@ -227,7 +227,7 @@ bool tutti_shm_address_read(tutti_bytes bytes, shm_address *ret);
 bool tutti_shm_meet(tutti_transport_conn *link, const shm_address *address);
 /* A caller at the listener: on_event of it. */
 void tutti_shm_on_knock(shm_watch *listener);
-/* Hear callers again, if there was no descriptor for one and it is time. */
+/* If a shortage of descriptors has made the listener pause, accept callers again once the pause is over. */
 void tutti_shm_knock_again(transport_shm *self);
 void tutti_shm_judge_again(shm_source *source); /* there is a new key; the source may be gone */
 void tutti_shm_segment_close(const transport_shm *self, shm_segment *segment); /* NULL is fine */

@@ -30,7 +30,7 @@ tell_progress(agent_group *group)
 }
 
 static void
-orphan(agent_group *group, const char *program)
+orphan_group(agent_group *group, const char *program)
 {
     const uint32_t rank = group->agent->rank;
     tutti_error err;
@@ -58,7 +58,7 @@ agent_caller_lose(tutti_agent *agent, uint64_t client, const char *program)
         agent_group *group = tutti_container_of(node, agent_group, by_name);
 
         if (group->coll != NULL && group->caller == client) {
-            orphan(group, program);
+            orphan_group(group, program);
         }
     }
 }
@@ -100,6 +100,6 @@ agent_caller_note_given_up(const agent_op *op)
 
     if (group != NULL && group->coll != NULL && !group->orphan && op->client != NULL &&
         agent_client_is_lost(op->client) && group->caller == agent_client_number(op->client)) {
-        orphan(group, group->gone);
+        orphan_group(group, group->gone);
     }
 }
