@@ -25,6 +25,10 @@ int __wrap_pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *)
 int __wrap_pthread_join(pthread_t, void **);
 int __wrap_pthread_setname_np(pthread_t, const char *);
 int __wrap_pthread_mutex_lock(pthread_mutex_t *);
+int __wrap_pthread_cond_wait(pthread_cond_t *, pthread_mutex_t *);
+int __wrap_pthread_cond_timedwait(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
+int __wrap_pthread_cond_signal(pthread_cond_t *);
+int __wrap_pthread_cond_broadcast(pthread_cond_t *);
 int __wrap_epoll_wait(int, struct epoll_event *, int, int);
 int __wrap_epoll_pwait2(int, struct epoll_event *, int, const struct timespec *, const sigset_t *);
 int __wrap_sched_yield(void);
@@ -85,6 +89,101 @@ __wrap_pthread_mutex_lock(pthread_mutex_t *lock)
         (void)sim_wait(takes_lock, lock, SIM_NEVER);
     }
     return 0;
+}
+
+/* ------------------------------------------------------------------------------ conditions */
+
+#define SPURIOUS_ONE_IN 50
+#define SPURIOUS_NS TUTTI_NS_PER_MS
+
+/* A task that waits for a condition: on its stack, in the order in which they came. */
+typedef struct cond_waiter {
+    struct cond_waiter *next;
+    const pthread_cond_t *cond;
+    bool told;
+} cond_waiter;
+
+static cond_waiter *cond_waiters;
+
+static bool
+is_told(void *arg)
+{
+    return ((const cond_waiter *)arg)->told;
+}
+
+static void
+leave_waiters(const cond_waiter *self)
+{
+    cond_waiter **at = &cond_waiters;
+
+    while (*at != self) {
+        at = &(*at)->next;
+    }
+    *at = self->next;
+}
+
+/* Now and then a wait ends though nobody has told it to, as POSIX allows. */
+static int
+wait_for_cond(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t until_ns)
+{
+    const uint64_t early_ns = sim_chance(SPURIOUS_ONE_IN) ? sim_now_ns() + SPURIOUS_NS : SIM_NEVER;
+    cond_waiter self = {.cond = cond};
+    cond_waiter **at = &cond_waiters;
+
+    while (*at != NULL) {
+        at = &(*at)->next;
+    }
+    *at = &self;
+    (void)pthread_mutex_unlock(lock);
+    (void)sim_wait(is_told, &self, early_ns < until_ns ? early_ns : until_ns);
+    leave_waiters(&self);
+    if (!takes_lock(lock)) {
+        (void)sim_wait(takes_lock, lock, SIM_NEVER);
+    }
+    return self.told || sim_now_ns() < until_ns ? 0 : ETIMEDOUT;
+}
+
+int
+__wrap_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock)
+{
+    return wait_for_cond(cond, lock, SIM_NEVER);
+}
+
+/* Conditions of the product are by the monotonic clock (base/os/thread.h). */
+int
+__wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *lock,
+                              const struct timespec *time)
+{
+    return wait_for_cond(cond, lock,
+                         (uint64_t)time->tv_sec * TUTTI_NS_PER_S + (uint64_t)time->tv_nsec);
+}
+
+static int
+tell_waiters(const pthread_cond_t *cond, bool all)
+{
+    cond_waiter *at = cond_waiters;
+
+    for (; at != NULL; at = at->next) {
+        if (at->cond == cond && !at->told) {
+            at->told = true;
+            if (!all) {
+                break;
+            }
+        }
+    }
+    return 0;
+}
+
+int
+__wrap_pthread_cond_signal(pthread_cond_t *cond)
+{
+    return tell_waiters(cond, false);
+}
+
+int
+__wrap_pthread_cond_broadcast(pthread_cond_t *cond)
+{
+    return tell_waiters(cond, true);
 }
 
 int
