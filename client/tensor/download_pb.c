@@ -26,9 +26,9 @@ check_same(client_parallel_transfer *parallel, const tutti_handle *found, uint64
     if (strcmp(found->text, parallel->found.text) == 0 && version == parallel->version) {
         return TUTTI_OK;
     }
-    atomic_store(&parallel->again, true);
-    return TUTTI_FAIL_FOR(err, TUTTI_ABORTED, "TENSOR_CHANGED",
-                          "the tensor was written while it was read: read it again");
+    atomic_store(&parallel->again, true); /* so nobody hears of this error */
+    return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BAD_ANSWER",
+                          "the tensor was written while it was read in parts");
 }
 
 /* The first message says what it is. */
