@@ -173,15 +173,28 @@ add_all(tutti_host *host, const char *more, tutti_error *err)
     return code;
 }
 
+/* Calls in a wrong order change nothing. */
+static void
+say_refusal(const char *wanted, tutti_code code, const tutti_error *err)
+{
+    if (code != TUTTI_FAILED_PRECONDITION || strcmp(err->reason, wanted) != 0) {
+        printf("%s %s instead of %s\n", tutti_code_name(code), err->reason, wanted);
+    }
+}
+
 static tutti_code
 serve(tutti_host *host, const char *more, tutti_error *err)
 {
     tutti_code code = add_all(host, more, err);
 
     if (code == TUTTI_OK) {
+        say_refusal("HOST_NOT_STARTED", tutti_host_wait(host, err), err);
         code = tutti_host_start(host, err);
     }
     if (code == TUTTI_OK) {
+        say_refusal("HOST_STARTED", tutti_host_start(host, err), err);
+        say_refusal("HOST_STARTED", tutti_host_add(host, "demo.late", identity, NULL, NULL, err),
+                    err);
         printf("serving\n");
         code = tutti_host_wait(host, err);
     }

@@ -8,6 +8,7 @@
 
 #include "tutti/list.h"
 #include "tutti/object.h"
+#include "tutti/op_data.h"
 
 #define RANKS 3
 
@@ -290,6 +291,25 @@ test_objects__are_sent(void **state)
     }
 }
 
+static void
+test_objects__are_not_read_from_arrays(void **state)
+{
+    static const tutti_spec spec = {TUTTI_DTYPE_UINT8, 1, {6}};
+    rig *self = *state;
+    tutti_object one;
+    tutti_error err;
+    tutti_op op;
+
+    tutti_op_init(&op);
+    if (self->rank == 0) {
+        op.peer = 2;
+        assert_ok(tutti_send_data(self->client, &op, &spec, "\xff\xff\xff\xff\xff\xff", &err));
+    } else if (self->rank == 2) {
+        assert_fails(tutti_object_recv(self->client, NULL, &one, NULL, &err), TUTTI_DATA_LOSS);
+        assert_string_equal(err.reason, "NOT_AN_OBJECT");
+    }
+}
+
 int
 main(void)
 {
@@ -303,6 +323,7 @@ main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_objects__go_to_all_and_to_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_objects__are_sent, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_objects__are_not_read_from_arrays, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

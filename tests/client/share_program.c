@@ -187,6 +187,7 @@ test_map__of_bad_handles_and_flags_is_refused(void **state)
 
     assert_fails(tutti_tensor_map(self->client, "", 0, &view, &err), TUTTI_INVALID_ARGUMENT);
     assert_fails(tutti_tensor_map(self->client, "x", 64, &view, &err), TUTTI_INVALID_ARGUMENT);
+    assert_string_equal(err.reason, "BAD_FLAGS");
     assert_fails(tutti_tensor_map(self->client, "nobody", TUTTI_MAP_OR_COPY, &view, &err),
                  copies ? err.code : TUTTI_NOT_FOUND);
     assert_null(view);

@@ -28,10 +28,11 @@ PAGE = """# Errors
 """
 
 
-def check(page, code=CODE):
-    """The exit code of check_errors.py over a tree of that page and code, and what it prints."""
+def check(page, code=CODE, test="NO_CAKE"):
+    """The exit code of check_errors.py over a tree of that page, code and test, and what it prints."""
     with tempfile.TemporaryDirectory(prefix="tutti-house-") as root:
-        for path, text in {"docs/errors.md": page, "lib/cake.c": code, "client/cli/rows.c": COMMANDS}.items():
+        files = {"docs/errors.md": page, "lib/cake.c": code, "client/cli/rows.c": COMMANDS, "tests/test_cake.c": test}
+        for path, text in files.items():
             os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
             with open(os.path.join(root, path), "w") as file:
                 file.write(text)
@@ -58,6 +59,9 @@ class Errors(unittest.TestCase):
 
     def test_an_entry_that_no_code_gives_is_found(self):
         self.found("no code gives NO_CAKE", PAGE, "\n")
+
+    def test_a_reason_that_no_test_names_is_found(self):
+        self.assertEqual(check(PAGE, test="NO_CAKES"), (1, "docs/errors.md: no test names NO_CAKE\n"))
 
     def test_a_reason_with_two_entries_is_found(self):
         self.found("NO_CAKE has two entries", PAGE + PAGE)

@@ -704,6 +704,36 @@ test_etcd_lead__tells_when_its_lease_is_over(void **state)
     (void)sem_destroy(&told);
 }
 
+/* As etcd 3.4 to 3.6 write them. */
+static void
+test_etcd_explain__says_what_to_do_when_etcd_refuses(void **state)
+{
+    static const struct {
+        const char *etcd;
+        tutti_code code;
+        const char *ours;
+    } cases[] = {
+        {"etcdserver: authentication failed, invalid user ID or password", TUTTI_PERMISSION_DENIED,
+         "--etcd-password-file"},
+        {"etcdserver: user name is empty", TUTTI_PERMISSION_DENIED, "--etcd-cert"},
+        {"etcdserver: permission denied", TUTTI_PERMISSION_DENIED, "grant it a role"},
+        {"etcdserver: authentication is not enabled", TUTTI_PERMISSION_DENIED,
+         "leave --etcd-user out"},
+        {"etcdserver: invalid auth token", TUTTI_UNAUTHENTICATED, "the token of etcd is over"},
+    };
+    tutti_error said;
+    tutti_error err;
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < COUNT_OF(cases); i++) {
+        (void)TUTTI_FAIL(&said, TUTTI_INVALID_ARGUMENT, "%s", cases[i].etcd);
+        assert_fails(etcd_explain(&said, &err), cases[i].code);
+        assert_string_equal(err.reason, "ETCD_REFUSED");
+        assert_text_has(err.text, cases[i].ours);
+    }
+}
+
 int
 main(void)
 {
@@ -714,6 +744,7 @@ main(void)
         cmocka_unit_test(test_store_etcd__ignores_a_batch_that_was_not_all_written),
         cmocka_unit_test(test_store_etcd_open__refuses_what_is_not_ours),
         cmocka_unit_test(test_etcd_open__refuses_addresses_that_are_none),
+        cmocka_unit_test(test_etcd_explain__says_what_to_do_when_etcd_refuses),
         cmocka_unit_test(test_etcd_lead__says_why_etcd_cannot_be_reached),
         cmocka_unit_test(test_store_etcd_flush__says_that_etcd_is_full),
         cmocka_unit_test(test_store_etcd__of_a_leader_that_was_followed_writes_nothing),

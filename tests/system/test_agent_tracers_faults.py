@@ -163,6 +163,19 @@ class Faults(TracersCase):
         self.assert_failed(failure, EXHAUSTED, "TAPE_LIMIT", "50")
         self.assertEqual(listed(agent)["many"].attached_count, 0)
 
+    def test_a_tensor_without_a_shape_cannot_be_attached_or_asked_about(self):
+        first, second = self.cluster.agents[:2]
+        request = collectives.RecvRequest(source=1, options=options(wait=True))
+        coming = first.ops.Recv(request, timeout=LONG_S)
+        name = coming.output.handle
+        self.assert_failed(self.fails(lambda: attach(first, name)), PRECONDITION, "PENDING", name)
+        asked = collectives.InferRequest(all_gather=collectives.AllGatherRequest(input=handle(name)))
+        self.assert_failed(self.fails(lambda: first.ops.Infer(asked, timeout=LONG_S)), PRECONDITION, "PENDING", name)
+        second.ops.Send(collectives.SendRequest(input=handle(second.put(floats(1, 2))), destination=0), timeout=LONG_S)
+        first.ops.Wait(collectives.WaitRequest(works=[coming.info.work]), timeout=LONG_S)
+        self.assertEqual(list(first.ops.Infer(asked, timeout=LONG_S).result.shape), [2 * self.size])
+        attach(first, name)
+
     def test_wrong_words_have_answers(self):
         agent = self.cluster.agents[0]
         name = agent.put(floats(1))

@@ -251,10 +251,13 @@ class Move(BackupCase):
         self.well("barrier", "--group", "pair", **variables)
 
     def test_what_cannot_be_moved_is_refused(self):
-        self.fails(("store", "move", self.lmdb("none"), self.lmdb("x")), "there is no store in", "data.mdb")
+        move = ("--json", "store", "move")
+        done = self.fails((*move, self.lmdb("none"), self.lmdb("x")), "there is no store in", "data.mdb")
+        self.assertEqual(done.json["error"]["reason"], "NO_STORE")
         self.assertEqual(os.listdir(self.folder), [])
         etcd, there = self.etcd()
-        self.fails(("store", "move", there, self.lmdb("x")), "nothing to be moved")
+        done = self.fails((*move, there, self.lmdb("x")), "nothing to be moved")
+        self.assertEqual(done.json["error"]["reason"], "NO_STORE")
         self.serve(self.lmdb("a")).stop()
         program = self.serve(self.lmdb("a"))
         self.well("store", "set", "k", "v", TUTTI_COORDINATOR=program.address)

@@ -34,10 +34,13 @@ class Case(unittest.TestCase):
         self.assertEqual(code, 0, err)
         return out
 
-    def fails(self, *words, says, code=1):
+    def fails(self, *words, says, code=1, reason=None):
         got, out, err = support.run("tutti", *words)
         self.assertEqual(got, code, out + err)
         self.assertIn(says, err)
+        if reason:
+            _, out, _ = support.run("tutti", "--json", *words)
+            self.assertEqual(json.loads(out)["error"]["reason"], reason)
 
     def mode(self, *names):
         return stat.S_IMODE(os.stat(self.path(*names)).st_mode)
@@ -74,7 +77,7 @@ class Certs(Case):
     def test_nothing_is_written_over(self):
         self.make()
         before = {name: self.read("certs", name) for name in os.listdir(self.path("certs"))}
-        self.fails("certs", "make", self.path("certs"), says="is there already")
+        self.fails("certs", "make", self.path("certs"), says="is there already", reason="FILE_EXISTS")
         self.make("--name", "more")
         for name, data in before.items():
             self.assertEqual(self.read("certs", name), data)
@@ -91,7 +94,7 @@ class Certs(Case):
         self.fails(*make, "--name", "a", "--days", "0", says="--days", code=2)
         with open(self.path("certs", "ca.pem"), "w") as file:
             file.write("garbage")
-        self.fails(*make, "--name", "b", says="holds no authority")
+        self.fails(*make, "--name", "b", says="holds no authority", reason="NO_AUTHORITY")
         self.fails("certs", "show", self.path("certs", "ca.pem"), says="no certificate in it")
         self.assertFalse(os.path.exists(self.path("certs", "a.key")))
 

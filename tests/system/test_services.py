@@ -358,8 +358,30 @@ class Health(unittest.TestCase):
         with support.Program("tutti-coordinator") as program, program.channel() as channel:
             with self.assertRaises(grpc.RpcError) as caught:
                 check_health(channel, "tutti.v1.NobodyService")
-            self.assertEqual(caught.exception.code(), grpc.StatusCode.NOT_FOUND)
+            failure = support.Failure(caught.exception)
+            self.assertEqual((failure.code, failure.reason), (grpc.StatusCode.NOT_FOUND, "NO_SERVICE"))
             self.assertEqual(next(watch_health(channel, "nobody")).status, SERVICE_UNKNOWN)
+
+    def test_a_call_that_ends_without_a_request_is_told_so(self):
+        with support.Program("tutti-coordinator") as program, program.channel() as channel:
+            for path in ("/grpc.health.v1.Health/Check", "/tutti.v1.StoreService/Get"):
+                with self.assertRaises(grpc.RpcError) as caught:
+                    channel.stream_unary(path)(iter(()), timeout=LONG_S)
+                failure = support.Failure(caught.exception)
+                self.assertEqual((failure.code, failure.reason), (grpc.StatusCode.INVALID_ARGUMENT, "NO_REQUEST"))
+
+    def test_so_many_clients_watch_and_no_more(self):
+        with support.Program("tutti-coordinator", "--streams-max", "2000") as program, program.channel() as channel:
+            watches = [watch_health(channel) for _ in range(1024)]
+            for watch in watches:
+                next(watch)
+            with self.assertRaises(grpc.RpcError) as caught:
+                next(watch_health(channel))
+            failure = support.Failure(caught.exception)
+            self.assertEqual((failure.code, failure.reason), (grpc.StatusCode.RESOURCE_EXHAUSTED, "WATCH_LIMIT"))
+            self.assertIn("1024 clients watch already", failure.text)
+            for watch in watches:
+                watch.cancel()
 
 
 def files_of_proto():

@@ -256,6 +256,7 @@ test_generic__bounds_its_methods(void **state)
     assert_int_equal(
         tutti_generic_unary(self->server, "/none/more", "", 0, NULL, &message, NULL, &err),
         TUTTI_RESOURCE_EXHAUSTED);
+    assert_string_equal(err.reason, "METHOD_LIMIT");
 }
 
 static void

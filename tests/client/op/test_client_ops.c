@@ -383,6 +383,20 @@ test_object__calls_the_op_in_vain_when_it_cannot_be_put(void **state)
     tutti_op_more_free(NULL);
 }
 
+/* The fake agent does not say how many commands it takes: so did agents before there were queues. */
+static void
+test_queue__of_an_old_agent_is_refused_with_the_way_out(void **state)
+{
+    client_rig *rig = *state;
+    tutti_queue *queue = NULL;
+    tutti_error err;
+
+    assert_fails(tutti_queue_open(rig->client, NULL, &queue, &err), TUTTI_UNIMPLEMENTED);
+    assert_string_equal(err.reason, "OLD_AGENT");
+    assert_text_has(err.text, "tutti_pipeline_open");
+    assert_null(queue);
+}
+
 static void
 test_data__keeps_its_error_when_deleting_fails_too(void **state)
 {
@@ -598,6 +612,7 @@ main(void)
         client_test(test_data__leaves_nothing_behind_wherever_it_fails),
         client_test(test_data__calls_the_op_in_vain_when_its_arguments_are_bad),
         client_test(test_object__calls_the_op_in_vain_when_it_cannot_be_put),
+        client_test(test_queue__of_an_old_agent_is_refused_with_the_way_out),
         client_test(test_data__keeps_its_error_when_deleting_fails_too),
         client_test(test_broadcast_data__sends_on_the_root_alone),
         client_test(test_broadcast_data__asks_who_is_root_in_a_group),

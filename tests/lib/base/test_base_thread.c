@@ -6,8 +6,11 @@
 #include "support/testing.h"
 
 #include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/os/clock.h"
+#include "base/os/launch.h"
 #include "base/os/thread.h"
 
 typedef struct probe {
@@ -71,10 +74,27 @@ test_cond__waits_until_its_time_and_not_longer(void **state)
     (void)pthread_cond_destroy(&self.changed);
 }
 
+static void
+test_launch_follow__needs_a_process(void **state)
+{
+    const pid_t child = fork();
+    tutti_error err;
+
+    (void)state;
+    if (child == 0) {
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_fails(tutti_launch_follow(child, NULL, NULL, &err), TUTTI_FAILED_PRECONDITION);
+    assert_string_equal(err.reason, "NO_PROCESS");
+    assert_text_has(err.text, "--parent-pid");
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_launch_follow__needs_a_process),
         cmocka_unit_test(test_thread__takes_no_signals_and_wakes_who_waits),
         cmocka_unit_test(test_cond__waits_until_its_time_and_not_longer),
     };

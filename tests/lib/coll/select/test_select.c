@@ -219,6 +219,32 @@ test_choice_parse__refuses_wrong_tables_with_the_line(void **state)
 }
 
 static void
+test_selection_force__refuses_what_no_op_or_algorithm_is_called(void **state)
+{
+    static const struct {
+        const char *text;
+        const char *words;
+    } cases[] = {
+        {"ring", "ring says no algorithm: write it as all_reduce=ring"},
+        {"all_reduce=ring,reduce_all=ring", "reduce_all is no op with algorithms: there are"},
+        {"all_reduce=fastest", "fastest is no algorithm of all_reduce: there are"},
+        {"barrier=ring", "ring is no algorithm of barrier"},
+    };
+    tutti_selection selection;
+    tutti_error err;
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < COUNT_OF(cases); i++) {
+        tutti_selection_init(&selection);
+        assert_fails(tutti_selection_force(&selection, cases[i].text, &err),
+                     TUTTI_INVALID_ARGUMENT);
+        assert_string_equal(err.reason, "BAD_ALGORITHM");
+        assert_text_has(err.text, cases[i].words);
+    }
+}
+
+static void
 test_choice_parse__has_a_limit(void **state)
 {
     static tutti_selection_rule rules[TUTTI_SELECTION_RULES_MAX];
@@ -276,6 +302,7 @@ main(void)
         cmocka_unit_test(test_choice_hash__differs_with_every_part),
         cmocka_unit_test(test_choice_parse__reads_what_is_written),
         cmocka_unit_test(test_choice_parse__refuses_wrong_tables_with_the_line),
+        cmocka_unit_test(test_selection_force__refuses_what_no_op_or_algorithm_is_called),
         cmocka_unit_test(test_choice_parse__has_a_limit),
         cmocka_unit_test(test_choices_put__takes_the_same_again_and_has_a_limit),
     };

@@ -6,6 +6,8 @@
  */
 #include "support/testing.h"
 
+#include <openssl/evp.h>
+
 #include "base/os/clock.h"
 #include "coll/transport_auth/transport_auth.h"
 #include "coll/ucx/ucx.h"
@@ -237,6 +239,38 @@ hand_over(pair *self, const packet *what, tutti_transport_rndv *rndv)
 
     inner->events->on_packet(inner->arg, what->header, what->header_size,
                              rndv == NULL ? what->data : NULL, what->size, rndv);
+}
+
+static void
+test_connect__needs_the_key_in_the_address(void **state)
+{
+    const pair *self = *state;
+    const tutti_bytes bare = self->inner[1]->base.ops->address(&self->inner[1]->base);
+    tutti_transport_conn *conn = NULL;
+    tutti_error err;
+
+    assert_fails(self->transport[0]->ops->connect(self->transport[0], bare, NULL, &conn, &err),
+                 TUTTI_UNAVAILABLE);
+    assert_string_equal(err.reason, "NO_JOB_SECRET");
+    assert_text_has(err.text, "a data address of 13 bytes without a key");
+    assert_null(conn);
+}
+
+static void
+test_open__says_what_openssl_does_not_have(void **state)
+{
+    post *inner = calloc(1, sizeof(*inner));
+    tutti_transport *transport = NULL;
+    tutti_error err;
+
+    (void)state;
+    assert_non_null(inner);
+    inner->base.ops = &post_ops;
+    assert_int_equal(EVP_set_default_properties(NULL, "provider=none"), 1);
+    assert_fails(tutti_transport_auth_open(&inner->base, 100, &transport, &err), TUTTI_INTERNAL);
+    assert_int_equal(EVP_set_default_properties(NULL, ""), 1);
+    assert_string_equal(err.reason, "CRYPTO_FAILED");
+    assert_text_has(err.text, "SipHash");
 }
 
 static void
@@ -835,6 +869,8 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        AUTH_TEST(test_connect__needs_the_key_in_the_address),
+        cmocka_unit_test(test_open__says_what_openssl_does_not_have),
         AUTH_TEST(test_seal__of_a_member_is_taken_off),
         AUTH_TEST(test_seal__covers_every_bit_of_the_header),
         AUTH_TEST(test_seal__covers_every_bit_of_words),

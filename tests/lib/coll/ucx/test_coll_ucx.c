@@ -158,10 +158,24 @@ test_close__while_a_stopped_peer_waits_for_an_answer(void **state)
     assert_int_equal(heard, 0);
 }
 
+static void
+test_open__says_which_device_is_not_there(void **state)
+{
+    const tutti_transport_ucx_options options = {.transports = "tcp", .devices = "nowhere0"};
+    tutti_transport *transport = NULL;
+    tutti_error err;
+
+    (void)state;
+    assert_fails(tutti_transport_ucx_open(&options, &transport, &err), TUTTI_FAILED_PRECONDITION);
+    assert_string_equal(err.reason, "TRANSPORT_FAILED");
+    assert_text_has(err.text, "ucx could not ");
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_open__says_which_device_is_not_there),
         cmocka_unit_test(test_close__while_a_stopped_peer_waits_for_an_answer),
     };
 

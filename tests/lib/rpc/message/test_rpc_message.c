@@ -312,6 +312,30 @@ test_unpack__refuses_messages_that_are_nested_too_deep(void **state)
 }
 
 static void
+test_unpack__refuses_text_that_is_none(void **state)
+{
+    static const struct {
+        const char *wire;
+        size_t size;
+    } cases[] = {{"\x0a\x01\xff", 3},
+                 {"\x0a\x02\xc0\x80", 4},
+                 {"\x0a\x03"
+                  "a\0b",
+                  5}};
+    tutti_rpc_message *message = NULL;
+    tutti_error err;
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < COUNT_OF(cases); i++) {
+        assert_fails(unpack(cases[i].wire, cases[i].size, true, &message, &err),
+                     TUTTI_INVALID_ARGUMENT);
+        assert_string_equal(err.reason, "BAD_TEXT");
+        assert_text_has(err.text, "bytes that are not UTF-8, or hold a NUL");
+    }
+}
+
+static void
 test_unpack__refuses_what_would_grow_a_hundredfold(void **state)
 {
     const size_t size = 4u << 20;
@@ -363,6 +387,7 @@ main(void)
         cmocka_unit_test(test_unpack__refuses_with_words),
         cmocka_unit_test(test_unpack__takes_enum_numbers_of_newer_servers_in_responses),
         cmocka_unit_test(test_unpack__refuses_messages_that_are_nested_too_deep),
+        cmocka_unit_test(test_unpack__refuses_text_that_is_none),
         cmocka_unit_test(test_unpack__refuses_what_would_grow_a_hundredfold),
         cmocka_unit_test(test_unpack__takes_a_list_of_ordinary_size),
     };

@@ -285,6 +285,10 @@ test_server__keeps_within_the_quota_what_nobody_reads(void **state)
     }
     rig_await(count_refused(self->server.server) > 0, true);
     assert_ok(rig_ask(self->channel, "small answers pass", NULL, &err));
+    text[text_size] = '\0';
+    assert_fails(rig_ask(self->channel, (const char *)text + text_size - TEXT_BYTES, NULL, &err),
+                 TUTTI_RESOURCE_EXHAUSTED);
+    assert_string_equal(err.reason, "UNSENT_LIMIT");
     (void)close(descriptor);
     rig_await(atomic_load(&self->server.server->unsent_bytes), 0);
 }

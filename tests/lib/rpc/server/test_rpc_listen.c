@@ -31,21 +31,23 @@ check_served(const char *listen)
     rig_stop(&self);
 }
 
+/* The last error of check_refused. */
+static tutti_error refused;
+
 /* A server on `listen` is refused. */
 static void
 check_refused(const tutti_rpc_server_options *options, const char *listen, tutti_code wanted,
               const char *says)
 {
     echo_server self;
-    tutti_error err;
 
     echo_server_init(&self, listen);
     if (options != NULL) {
         self.options = *options;
         self.options.listen = listen;
     }
-    assert_fails(echo_server_start(&self, 1, &err), wanted);
-    assert_text_has(err.text, says);
+    assert_fails(echo_server_start(&self, 1, &refused), wanted);
+    assert_text_has(refused.text, says);
     echo_server_fini(&self);
 }
 
@@ -98,11 +100,13 @@ test_server__refuses_plaintext_for_strangers(void **state)
     (void)state;
     check_refused(NULL, "0.0.0.0:0", TUTTI_INVALID_ARGUMENT, "--tls-cert");
     check_refused(NULL, "127.0.0.1:0,[::]:0", TUTTI_INVALID_ARGUMENT, "[::]:0");
+    assert_string_equal(refused.reason, "PLAINTEXT_REFUSED");
     tutti_rpc_server_options_init(&options, "");
     options.tls_cert = "x";
     check_refused(&options, "127.0.0.1:0", TUTTI_INVALID_ARGUMENT, "belong together");
     options.tls_key = "x"; /* TLS alone does not say who may come */
     check_refused(&options, "0.0.0.0:0", TUTTI_INVALID_ARGUMENT, "would serve anybody");
+    assert_string_equal(refused.reason, "OPEN_REFUSED");
     options.tls_cert = "";
     options.tls_key = "";
     options.tls_client_ca = "x";

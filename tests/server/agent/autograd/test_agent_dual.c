@@ -454,6 +454,9 @@ test_dual_check__refuses_what_has_no_gradient(void **state)
         assert_int_equal(tutti_grad_op_check(&args, false, &err),
                          good ? TUTTI_OK : TUTTI_INVALID_ARGUMENT);
     }
+    args = (tutti_coll_args){.kind = TUTTI_COLL_KIND_COUNT}; /* an op that is new */
+    assert_fails(tutti_grad_op_check(&args, false, &err), TUTTI_UNIMPLEMENTED);
+    assert_string_equal(err.reason, "NO_GRADIENT");
     args = (tutti_coll_args){.kind = TUTTI_COLL_BROADCAST};
     assert_fails(tutti_grad_op_check(&args, true, &err), TUTTI_INVALID_ARGUMENT);
     assert_string_equal(err.reason, "BAD_LOCAL_GRAD");
