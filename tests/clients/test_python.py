@@ -68,7 +68,9 @@ def main():
             for script in scripts:
                 words = [python, os.path.join(tests, script)]
                 done = subprocess.run(words, env=environment, close_fds=False, timeout=250)
-                fine = done.returncode == 0 and fine
+                if done.returncode != 0:
+                    worlds.support.tell_logs(sys.stdout)
+                    fine = False
     sys.exit(0 if fine else 1)
 
 

@@ -8,9 +8,13 @@ import subprocess
 import sys
 import time
 
-sys.path.insert(0, os.path.join(os.environ["TUTTI_SOURCE"], "tests", "system"))
+for folder in ("system", "support"):
+    sys.path.insert(0, os.path.join(os.environ["TUTTI_SOURCE"], "tests", folder))
 import support  # noqa: E402
+import tap  # noqa: E402
 from secrets_of_tests import Secrets  # noqa: E402
+
+tap.ON_FAILURE.append(support.tell_logs)
 
 WORK = os.path.join(support.BUILD, "clients")
 INSTALL_S = 240
@@ -86,6 +90,8 @@ class Cluster:
         return self
 
     def __exit__(self, kind, error, trace):
+        if kind is not None:
+            support.tell_logs(sys.stdout)
         for program in self.agents:
             if program.process.poll() is None:
                 program.send(signal.SIGTERM)

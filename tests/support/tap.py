@@ -5,6 +5,9 @@ import traceback
 import unittest
 
 
+ON_FAILURE = []  # functions of the stream, which show more
+
+
 class _Result(unittest.TestResult):
     def __init__(self):
         super().__init__()

@@ -21,6 +21,7 @@ TUTTI = os.path.join(support.PROGRAMS, "tutti")
 
 work = tempfile.TemporaryDirectory(prefix="tutti-cli-")  # a short path: sockets are below it
 os.mkdir(os.path.join(work.name, "run"), 0o700)
+support.LOG_FOLDERS.append(os.path.join(work.name, "run"))
 
 
 def environment(**more):

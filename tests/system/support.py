@@ -4,7 +4,9 @@ The environment says where things are (tutti_python_test() in tests/CMakeLists.t
 TUTTI_SOURCE, TUTTI_BUILD and the folder of the programs, TUTTI_PROGRAMS.
 """
 
+import faulthandler
 import fcntl
+import glob
 import os
 import signal
 import subprocess
@@ -13,6 +15,7 @@ import tempfile
 import threading
 import time
 import unittest
+import weakref
 
 SKIPPED = 77  # the exit code that CTest counts as skipped
 
@@ -36,6 +39,7 @@ PROGRAMS = os.environ.get("TUTTI_PROGRAMS", BUILD)
 START_S = 60  # sanitizers and a busy machine are slow
 STOP_S = 60
 CALL_S = 60  # of a call that should be answered at once
+LOG_LINES = 100  # of each program, that a failed test shows
 
 
 # ---------------------------------------------------------------------------- stubs
@@ -170,12 +174,16 @@ class Failure:
 class Program:
     """A real program, started with a port file and ended by its process id."""
 
+    all = weakref.WeakSet()  # whose logs a failed test shows
+    left = []  # those that a failure has left, kept until their logs are shown
+
     def __init__(self, name, *options, environment=None, listen="127.0.0.1:0", host=None):
         """`host`: of tests/support/namespaces.py, to run in; None = here."""
         self.folder = tempfile.TemporaryDirectory(prefix="tutti-test-")
         self.port_file = os.path.join(self.folder.name, "port")
         self.log_path = os.path.join(self.folder.name, "log")
         self.exit_code = None
+        self.name = name
         words = [os.path.join(PROGRAMS, name), "--listen", listen, "--port-file", self.port_file]
         words += options
         if host is not None:
@@ -190,6 +198,7 @@ class Program:
                 close_fds=False,
                 env=dict(os.environ, **(environment or {})),
             )
+        Program.all.add(self)
         self.addresses = self._wait_for_port()
         self.address = self.addresses[0]
 
@@ -211,6 +220,10 @@ class Program:
     def log(self):
         with open(self.log_path, errors="replace") as file:
             return file.read()
+
+    def state(self):
+        code = self.process.poll()
+        return "%s, process %d, %s" % (self.name, self.process.pid, "running" if code is None else "exit code %d" % code)
 
     def wait_for_log(self, words):
         until = time.monotonic() + START_S
@@ -277,10 +290,10 @@ class Program:
         if kind is None:
             code = self.stop()
             assert code == 0, "exit code %d: %s" % (code, self.log())
+            self.folder.cleanup()
         else:
             self.kill()
-            sys.stderr.write(self.log())
-        self.folder.cleanup()
+            Program.left.append(self)
 
 
 def run(name, *options, timeout=START_S, environment=None):
@@ -300,11 +313,50 @@ def run(name, *options, timeout=START_S, environment=None):
 # ---------------------------------------------------------------------------- TAP
 
 
+LOG_FOLDERS = []  # of programs that others start; the files *.log there are shown too
+_told = {}  # path of a log -> its bytes that an earlier failure has shown
+
+
+def _news(path, since):
+    """What a log has got that no failure has shown, at most LOG_LINES lines; nothing where nothing came behind `since`."""
+    try:
+        if os.stat(path).st_mtime < since:
+            return []
+        with open(path, "rb") as file:
+            file.seek(_told.get(path, 0))
+            lines = file.read().decode(errors="replace").splitlines()
+            _told[path] = file.tell()
+    except OSError:  # its folder is gone
+        return []
+    left = len(lines) - LOG_LINES
+    return (["(%d lines before)" % left] if left > 0 else []) + lines[-LOG_LINES:]
+
+
+def tell_logs(stream, since=0):
+    """What programs that run, or ran behind `since`, have said since the last failure: the output of a run must be
+    enough to find the cause of a failure that does not come again."""
+    logs = [(one.log_path, one.state(), 0 if one.process.poll() is None else since) for one in
+            sorted(Program.all, key=lambda one: one.process.pid)]
+    for folder in LOG_FOLDERS:
+        logs += [(path, path, since) for path in sorted(glob.glob(folder + "/**/*.log", recursive=True))]
+    for path, name, after in logs:
+        lines = _news(path, after)
+        for line in ["log of %s:" % name] * bool(lines) + lines:
+            stream.write("# %s\n" % line)
+    Program.left.clear()
+    stream.flush()
+
+
 class _TapResult(unittest.TestResult):
     def __init__(self, stream):
         super().__init__()
         self.stream = stream
         self.count = 0
+        self.began = 0  # the last test, by the clock of files
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.began = time.time()
 
     def _line(self, word, test, comment=""):
         self.count += 1
@@ -315,6 +367,7 @@ class _TapResult(unittest.TestResult):
     def _diagnose(self, text):
         for line in text.rstrip().split("\n"):
             self.stream.write("# %s\n" % line)
+        tell_logs(self.stream, self.began - 0.01)
 
     def addSuccess(self, test):
         self._line("ok", test)
@@ -341,6 +394,26 @@ class _TapResult(unittest.TestResult):
             self._diagnose("%s\n%s" % (subtest, (self.failures + self.errors)[-1][1]))
 
 
+def end_in_time(stream):
+    """Before CTest kills this process, it tells where its threads are and what its programs said, and ends them."""
+    stream.write("not ok 0 - out of time\n")
+    stream.flush()
+    faulthandler.dump_traceback(stream)
+    tell_logs(stream)
+    for program in list(Program.all):
+        program.process.kill()
+    os._exit(1)
+
+
+def watch_time(stream):
+    """TUTTI_TEST_TIMEOUT has the seconds that CTest gives this process."""
+    seconds = float(os.environ.get("TUTTI_TEST_TIMEOUT", 0))
+    if seconds > 0:
+        timer = threading.Timer(seconds * 0.95, end_in_time, [stream])
+        timer.daemon = True
+        timer.start()
+
+
 def main():
     """Run the tests of the calling script, or those named on the command line; one line each."""
     loader = unittest.TestLoader()
@@ -350,6 +423,7 @@ def main():
     else:
         suite = loader.loadTestsFromModule(module)
     result = _TapResult(sys.stdout)
+    watch_time(sys.stdout)
     suite.run(result)
     sys.stdout.write("1..%d\n" % result.count)
     sys.exit(0 if result.wasSuccessful() and result.count > 0 else 1)
