@@ -11,6 +11,7 @@ import unittest
 import grpc
 import numpy as np
 
+import metrics_page
 import support
 
 support.build_stubs()
@@ -115,6 +116,30 @@ class Agent:
         self.channel.close()
 
 
+class MeteredAgent(Agent):
+    """With a page of metrics."""
+
+    def start(self, *words):
+        self.folder = tempfile.TemporaryDirectory(prefix="tutti-metrics-")
+        self.port_file = os.path.join(self.folder.name, "port")
+        return support.Program("tutti-agent", "--metrics=127.0.0.1:0", "--metrics-port-file=" + self.port_file, *words)
+
+    def count(self, metric):
+        with open(self.port_file) as file:
+            return int(metrics_page.read(file.read().strip()).value(metric))
+
+    def received_bytes(self):
+        """Of tensors, by Put and Upload. An upload whose bytes are counted is in line for its tensor; its call is
+        counted (call_running_count) some time before."""
+        return self.count("tutti_agent_received_bytes_total")
+
+    def wait_received(self, byte_count):
+        until = time.monotonic() + LONG_S
+        while self.received_bytes() < byte_count:
+            assert time.monotonic() < until, "not %d bytes: %s" % (byte_count, self.program.log())
+            time.sleep(0.005)
+
+
 class Cluster:
     agent_class = Agent
 
@@ -201,15 +226,20 @@ def all_reduce(agent, array, op=types.REDUCE_OP_SUM, timeout=LONG_S, **fields):
     return array_of(response.output, response.payload)
 
 
+class MeteredCluster(Cluster):
+    agent_class = MeteredAgent
+
+
 class ClusterCase(unittest.TestCase):
     """Tests that share one cluster of `size`, and leave no tensor behind."""
 
     size = 2
     options = ()
+    cluster_class = Cluster
 
     @classmethod
     def setUpClass(cls):
-        cls.cluster = Cluster(cls.size, *cls.options)
+        cls.cluster = cls.cluster_class(cls.size, *cls.options)
 
     @classmethod
     def tearDownClass(cls):

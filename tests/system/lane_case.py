@@ -2,13 +2,11 @@
 
 import os
 import subprocess
-import tempfile
 import time
 import unittest
 
-import metrics_page
 import support
-from cluster_case import LONG_S, Agent, Cluster
+from cluster_case import LONG_S, Cluster, MeteredAgent
 
 PROGRAM = os.path.join(support.BUILD, "tests", "client", "lane_program")
 
@@ -41,18 +39,8 @@ class Client:
             return sum(map(int, file.read().rsplit(")", 1)[1].split()[11:13]))
 
 
-class Watched(Agent):
-    """An agent with metrics."""
-
-    def start(self, *words):
-        self.folder = tempfile.TemporaryDirectory(prefix="tutti-lane-")
-        self.port_file = os.path.join(self.folder.name, "metrics")
-        return support.Program("tutti-agent", "--metrics=127.0.0.1:0",
-                               "--metrics-port-file=" + self.port_file, *words)
-
-    def count(self, metric):
-        with open(self.port_file) as file:
-            return int(metrics_page.read(file.read().strip()).value(metric))
+class Watched(MeteredAgent):
+    """An agent that tells of its lanes."""
 
     def lanes(self):
         return self.count("tutti_agent_lanes")

@@ -14,7 +14,7 @@ import numpy as np
 
 import support
 from cluster_case import (
-    LONG_S, Cluster, ClusterCase, all_reduce, collectives, coordinator, coordinator_grpc,
+    LONG_S, Cluster, ClusterCase, MeteredCluster, all_reduce, collectives, coordinator, coordinator_grpc,
     diagnostics, handle, tensors, tracers, types,
 )
 from tutti.v1 import commands_service_pb2 as commands  # noqa: E402
@@ -108,25 +108,24 @@ class Deadlines(unittest.TestCase):
         return agent.tensors.Upload.future(messages()), done
 
     def test_an_upload_that_does_not_move_ends_and_lets_ops_go_on(self):
-        cluster = self.cluster_of(2, "--op-timeout", "3s")
+        cluster = MeteredCluster(2, "--op-timeout", "4s")
+        self.addCleanup(cluster.stop)
         one, other = cluster.agents
-        names = [agent.put(np.ones(4, np.float32)) for agent in cluster.agents]
-        upload, _ = self.start_upload(one, names[0])
-        while one.stats().call_running_count == 0:
-            time.sleep(0.005)
+        name = one.put(np.ones(4, np.float32))
+        upload, _ = self.start_upload(one, name)
+        one.wait_received(16 + 4)
         request = collectives.AllReduceRequest(
-            input=handle(names[0]), reduce_op=types.REDUCE_OP_SUM,
-            options=types.OpOptions(timeout_ms=1000),
+            input=handle(name), reduce_op=types.REDUCE_OP_SUM,
+            options=types.OpOptions(timeout_ms=500),
         )
-        began = time.monotonic()
         failure = self.fails(lambda: one.ops.AllReduce(request, timeout=LONG_S))
-        self.assertLess(time.monotonic() - began, 2.9)  # before the upload is over
+        # It is before the upload is over, else the tensor would be free.
         self.assert_failed(failure, LATE, "TIMEOUT", "its tensors are in use by an earlier op or")
         with self.assertRaises(grpc.RpcError) as caught:
             upload.result(LONG_S)
         stalled = support.Failure(caught.exception)
         self.assert_failed(stalled, LATE, "TIMEOUT",
-                           "an upload has not moved for 3 s (--op-timeout), after 4 of 16 bytes")
+                           "an upload has not moved for 4 s (--op-timeout), after 4 of 16 bytes")
         # The late call has had its turn, so both count alike and the group goes on.
         late = self.fails(lambda: all_reduce(other, np.ones(1, np.int32)))
         self.assert_failed(late, LATE, "TIMEOUT", "rank 0")

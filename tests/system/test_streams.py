@@ -16,7 +16,7 @@ import numpy as np
 
 import support
 import tokens
-from cluster_case import LONG_S, ClusterCase, spec_of, tensors, tensors_grpc
+from cluster_case import LONG_S, ClusterCase, MeteredCluster, spec_of, tensors, tensors_grpc
 
 PROGRAM = os.path.join(support.BUILD, "tests", "client", "streams_program")
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
@@ -92,10 +92,12 @@ class Part:
 
 class StreamsCase(ClusterCase):
     size = 1
+    cluster_class = MeteredCluster
 
     def setUp(self):
         self.agent = self.cluster.agents[0]
         self.stub = self.agent.tensors
+        self.received = self.agent.received_bytes()
         self.token = os.urandom(16)
         self.channels = []
 
@@ -111,11 +113,10 @@ class StreamsCase(ClusterCase):
         stub = type(self.stub)(channel)
         return Part(stub, self.token if token is None else token, first, end, **more)
 
-    def wait_for_calls(self, count):
-        """Calls are counted before their first message is read: a moment for that."""
-        while self.agent.stats().call_running_count < count:
-            time.sleep(0.01)
-        time.sleep(0.3)
+    def wait_until_begun(self, *parts):
+        """The agent has what these have sent since the last time. (A call is counted before its first message is read.)"""
+        self.received += sum(part.sent - part.first for part in parts)
+        self.agent.wait_received(self.received)
 
 
 class Streams(StreamsCase):
@@ -197,7 +198,7 @@ class Streams(StreamsCase):
     def test_a_transfer_has_one_first_part_and_not_too_many(self):
         leader = self.part(0, 4000).begin()
         parts = [self.part(4000 + 10 * i, 4010 + 10 * i).begin() for i in range(PARTS_MAX - 1)]
-        self.wait_for_calls(PARTS_MAX)
+        self.wait_until_begun(leader, *parts)
         for part in parts:
             self.assertEqual(part.rest().call.result(LONG_S).byte_count, 10)
         again = self.part(4000, 4010).begin().failure()
@@ -211,6 +212,7 @@ class Streams(StreamsCase):
     def test_bytes_beyond_a_part_end_all_of_it(self):
         leader = self.part(0, 4000, name="t").begin()
         part = self.part(4000, 5000).begin()
+        self.wait_until_begun(leader, part)  # a first part that comes behind the end of another waits for it
         part.messages.put(tensors.UploadRequest(offset=5000, payload=b"x"))
         self.assert_failed(part.failure(), INVALID, "SIZE_MISMATCH", "1001 bytes are too many: its part has 1000")
         self.assert_failed(leader.failure(), ABORTED, "PART_FAILED", "bytes 4000 to 5000")
@@ -221,7 +223,7 @@ class Streams(StreamsCase):
             leader = self.part(0, 4000, name="t").begin()
             part = self.part(4000, 9000).begin()
             other = self.part(9000, SIZE).begin()
-            self.wait_for_calls(3)
+            self.wait_until_begun(leader, part, other)
             if cut == "call":
                 part.call.cancel()
             elif cut == "connection":
@@ -246,7 +248,7 @@ class Streams(StreamsCase):
         part = self.part(4000, SIZE).begin()
         self.token = os.urandom(16)
         waiting = self.part(5, 6).begin()
-        self.wait_for_calls(3)
+        self.wait_until_begun(leader, part, waiting)
         leader.call.cancel()
         self.assert_failed(part.failure(), ABORTED, "PART_FAILED", "first byte")
         self.assertFalse(waiting.call.done())
@@ -273,7 +275,9 @@ class Streams(StreamsCase):
             self.wait_for("t")
             reader = self.stub.Download(tensors.DownloadRequest(handle="t"), timeout=LONG_S)
             parts = [self.part(4000, SIZE).begin() for _ in range(others)]
-            self.wait_for_calls(2 + others)
+            self.wait_until_begun(leader, *parts)
+            while self.agent.stats().call_running_count < 2 + others:
+                time.sleep(0.005)  # a download is in line when it is counted
             leader.call.cancel()
             failure = self.fails(lambda: next(reader))
             self.assert_failed(failure, PRECONDITION, "FAILED_PRECONDITION", "never written")
