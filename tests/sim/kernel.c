@@ -34,6 +34,7 @@ struct sim_task {
     uint64_t until_ns;
     bool in_time; /* what the wait returns */
     bool over;
+    bool detached;
     unsigned char locals[LOCALS_MAX]; /* its thread-local variables */
     void *shadow;                     /* ASan's */
 };
@@ -287,6 +288,12 @@ sim_task_join(sim_task *task)
 }
 
 void
+sim_task_detach(sim_task *task)
+{
+    task->detached = true;
+}
+
+void
 sim_enter(int process)
 {
     if (sim.running != NULL) {
@@ -438,6 +445,9 @@ sim_run(sim_task *last)
         if (task != NULL) {
             count_in((uint64_t)task->process << 32 ^ sim.now_ns);
             resume(task);
+            if (task->over && task->detached) {
+                free_task(task);
+            }
             sim.now_ns += 100 + sim_draw(SPAN_NS);
         } else if (next_time() == SIM_NEVER) {
             sim_fail("nobody can go on, and nothing is to come");

@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "job.h"
 #include "model.h"
 #include "play.h"
 
@@ -28,6 +29,7 @@ typedef struct progress {
 } progress;
 
 static progress *shared;
+static void (*play_one)(uint64_t, uint64_t, uint64_t, bool, play_counts *) = play;
 
 int __real_clock_gettime(clockid_t, struct timespec *);
 
@@ -49,7 +51,7 @@ play_batch(uint64_t seed, uint64_t count)
         play_counts counts;
 
         (void)alarm(STUCK_S);
-        play(seed + i, UINT64_MAX, UINT64_MAX, false, &counts);
+        play_one(seed + i, UINT64_MAX, UINT64_MAX, false, &counts);
         shared->played++;
         shared->sum.calls += counts.calls;
         shared->sum.failed += counts.failed;
@@ -92,7 +94,7 @@ run_quietly(uint64_t seed, uint64_t ops, uint64_t faults)
         exit(2);
     }
     (void)alarm(STUCK_S);
-    play(seed, ops, faults, false, &counts);
+    play_one(seed, ops, faults, false, &counts);
 }
 
 static void
@@ -102,7 +104,7 @@ run_aloud(uint64_t seed, uint64_t ops, uint64_t faults)
 
     (void)alarm(STUCK_S);
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
-    play(seed, ops, faults, true, &counts);
+    play_one(seed, ops, faults, true, &counts);
     (void)printf("hash %016" PRIx64 "\n", counts.hash);
 }
 
@@ -227,6 +229,8 @@ main(int argc, char **argv)
     for (i = 1; i < argc; i += 2) {
         if (strcmp(argv[i], "--replay") == 0) {
             return replay(argv[i + 1]);
+        } else if (strcmp(argv[i], "--kind") == 0) {
+            play_one = strcmp(argv[i + 1], "job") == 0 ? job_play : play;
         } else if (strcmp(argv[i], "--break") == 0) {
             model_break((uint32_t)number_of(argv[i + 1]));
         } else if (strcmp(argv[i], "--seed") == 0) {

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/types.h>
@@ -29,6 +30,10 @@ int __wrap_pthread_cond_wait(pthread_cond_t *, pthread_mutex_t *);
 int __wrap_pthread_cond_timedwait(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
 int __wrap_pthread_cond_signal(pthread_cond_t *);
 int __wrap_pthread_cond_broadcast(pthread_cond_t *);
+int __wrap_pthread_detach(pthread_t);
+int __wrap_sem_wait(sem_t *);
+int __wrap_sem_clockwait(sem_t *, clockid_t, const struct timespec *);
+int __wrap_malloc_trim(size_t);
 int __wrap_epoll_wait(int, struct epoll_event *, int, int);
 int __wrap_epoll_pwait2(int, struct epoll_event *, int, const struct timespec *, const sigset_t *);
 int __wrap_sched_yield(void);
@@ -57,6 +62,16 @@ __wrap_pthread_join(pthread_t thread, void **ret_value)
     (void)ret_value;
     memcpy(&task, &thread, sizeof(task));
     sim_task_join(task);
+    return 0;
+}
+
+int
+__wrap_pthread_detach(pthread_t thread)
+{
+    sim_task *task;
+
+    memcpy(&task, &thread, sizeof(task));
+    sim_task_detach(task);
     return 0;
 }
 
@@ -190,6 +205,44 @@ int
 __wrap_sched_yield(void)
 {
     sim_yield();
+    return 0;
+}
+
+/* ------------------------------------------------------------------------------ posts */
+
+static bool
+takes_post(void *arg)
+{
+    return sem_trywait(arg) == 0;
+}
+
+int
+__wrap_sem_wait(sem_t *post)
+{
+    if (!takes_post(post)) {
+        (void)sim_wait(takes_post, post, SIM_NEVER);
+    }
+    return 0;
+}
+
+int
+__wrap_sem_clockwait(sem_t *post, clockid_t clock, const struct timespec *at)
+{
+    const uint64_t until_ns = (uint64_t)at->tv_sec * TUTTI_NS_PER_S + (uint64_t)at->tv_nsec;
+
+    (void)clock;
+    if (takes_post(post) || sim_wait(takes_post, post, until_ns)) {
+        return 0;
+    }
+    errno = ETIMEDOUT;
+    return -1;
+}
+
+/* The system takes a while for it, and no schedule would miss what it gives back. */
+int
+__wrap_malloc_trim(size_t pad)
+{
+    (void)pad;
     return 0;
 }
 
