@@ -358,8 +358,8 @@ core_call_connect(grpc_call *call, core_conn *conn)
     call->conn = conn;
     conn->calls++;
     tutti_list_add(&conn->all[CORE_CLIENT], &call->link);
-    sim_note("%d calls %d: %s (call %llu)", call->process, conn->process[CORE_SERVER],
-             call->method, (unsigned long long)call->number);
+    sim_note("%d calls %d: %s (call %llu)", call->process, conn->process[CORE_SERVER], call->method,
+             (unsigned long long)call->number);
     pump_out(call);
 }
 

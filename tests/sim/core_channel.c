@@ -146,8 +146,8 @@ static grpc_call *
 new_call(grpc_channel *channel, grpc_completion_queue *queue, const char *method, size_t size,
          gpr_timespec deadline)
 {
-    grpc_call *call = core_call_new(CORE_CLIENT, channel->process, queue, method, size,
-                                    rpc_time_from(deadline));
+    grpc_call *call =
+        core_call_new(CORE_CLIENT, channel->process, queue, method, size, rpc_time_from(deadline));
 
     call->channel = channel;
     return call;
@@ -194,8 +194,8 @@ static void
 give_calls(grpc_channel *self)
 {
     while (!tutti_list_empty(&self->waiting) && has_room(self)) {
-        core_call_connect(
-            tutti_container_of(tutti_list_pop(&self->waiting), grpc_call, link), self->conn);
+        core_call_connect(tutti_container_of(tutti_list_pop(&self->waiting), grpc_call, link),
+                          self->conn);
     }
 }
 
@@ -239,8 +239,8 @@ fail_attempt(grpc_channel *self, const char *why)
     self->state = GRPC_CHANNEL_TRANSIENT_FAILURE;
     fail_calls(self);
     sim_at(sim_now_ns() + self->backoff_ns + jitter_ns, on_backoff, self, 0);
-    self->backoff_ns = self->backoff_ns * 8 / 5 < self->most_ns ? self->backoff_ns * 8 / 5
-                                                                 : self->most_ns;
+    self->backoff_ns =
+        self->backoff_ns * 8 / 5 < self->most_ns ? self->backoff_ns * 8 / 5 : self->most_ns;
 }
 
 /* The server's kernel accepts, its process has to speak first; a dead host says nothing. */

@@ -35,7 +35,10 @@ void core_batch_drop(core_batch *self, bool ok);
 
 /* ------------------------------------------------------------------------------ connections */
 
-typedef enum core_side { CORE_CLIENT, CORE_SERVER } core_side;
+typedef enum core_side {
+    CORE_CLIENT,
+    CORE_SERVER
+} core_side;
 
 typedef enum core_frame_kind {
     CORE_HEADERS, /* begins a call */
@@ -69,8 +72,8 @@ struct core_conn {
     grpc_channel *channel; /* NULL: it is another one's by now, or gone */
     grpc_server *server;
     int process[2];
-    bool over[2]; /* that side knows that the connection is no more */
-    bool goaway;  /* the server takes no new calls on it; as its client knows */
+    bool over[2];        /* that side knows that the connection is no more */
+    bool goaway;         /* the server takes no new calls on it; as its client knows */
     uint64_t last_ns[2]; /* when the last frame to a side arrives */
     uint64_t keepalive_ns[2];
     uint64_t patience_ns[2];
@@ -109,7 +112,7 @@ struct grpc_call {
     uint64_t deadline_ns;
     bool waits_for_ready;
     bool begun;  /* counted by its connection */
-    bool headed;  /* a server's: has been given to a request */
+    bool headed; /* a server's: has been given to a request */
     uint64_t number;
     size_t unread; /* bytes that the peer has not taken yet */
 
@@ -155,7 +158,7 @@ void core_channels_open(void);
 void core_channels_close(void);
 void core_channel_keepalive(const grpc_channel *channel, uint64_t *ret_time_ns,
                             uint64_t *ret_patience_ns);
-void core_channel_start(grpc_call *call);  /* find a connection */
+void core_channel_start(grpc_call *call); /* find a connection */
 void core_channel_conn_over(core_conn *conn);
 void core_channel_call_over(core_conn *conn); /* one call fewer on it */
 

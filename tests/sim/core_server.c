@@ -73,8 +73,7 @@ grpc_server_create(const grpc_channel_args *args, void *reserved)
     assert(self != NULL);
     self->process = sim_process();
     self->streams_max = (unsigned)core_arg(args, GRPC_ARG_MAX_CONCURRENT_STREAMS, INT32_MAX);
-    self->keepalive_ns =
-        keepalive_ms == INT32_MAX ? 0 : (unsigned)keepalive_ms * TUTTI_NS_PER_MS;
+    self->keepalive_ns = keepalive_ms == INT32_MAX ? 0 : (unsigned)keepalive_ms * TUTTI_NS_PER_MS;
     self->patience_ns =
         (unsigned)core_arg(args, GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20000) * TUTTI_NS_PER_MS;
     tutti_list_init(&self->methods);
@@ -234,8 +233,7 @@ void
 core_server_offer(grpc_call *call)
 {
     method *to = find_method(call->conn->server, call->method);
-    const bool ready =
-        !to->wants_message || !tutti_list_empty(&call->in) || call->half_closed;
+    const bool ready = !to->wants_message || !tutti_list_empty(&call->in) || call->half_closed;
 
     if (call->headed || call->ended || !ready) {
         return;

@@ -1,3 +1,8 @@
+/*
+ * Processes, what befalls them, and the end. Who is killed is started anew by a supervisor of the simulation, as
+ * Kubernetes does, at the same address; what was killed is kept frozen, and ends at the very end, unheard, to give its
+ * memory back.
+ */
 #include "job.h"
 
 #include <stdio.h>
@@ -6,94 +11,340 @@
 
 #include "client/conn/conn_pool.h"
 #include "core.h"
-#include "kernel.h"
-#include "program.h"
-#include "tutti/tutti.h"
+#include "job_private.h"
 #include "wire.h"
 
-typedef struct job_client {
-    uint32_t rank;
-    sim_task *task;
-    bool is_through;
-} job_client;
+#define LOOK_NS (200 * TUTTI_NS_PER_MS)
+#define HEALS_NS (90 * TUTTI_NS_PER_S) /* until the job is whole again, when all is well */
+#define CALM_NS (25 * TUTTI_NS_PER_S)  /* until all that is over is forgotten */
+#define FAREWELL_NS (120 * TUTTI_NS_PER_S)
 
-static struct {
-    uint32_t size;
-    program *coordinator;
-    program *agents[RANKS_MAX];
-    job_client clients[RANKS_MAX];
-    play_counts counts;
-} our;
+job_state job;
+
+/* ------------------------------------------------------------------------------ starting */
+
+static bool
+is_program(uint32_t who)
+{
+    return who < JOB_PROGRAM;
+}
+
+static bool
+is_there(uint32_t who)
+{
+    return who == JOB_COORDINATOR || who >= JOB_VISITOR ||
+           (who - JOB_AGENT) % RANKS_MAX < job.plan.size;
+}
 
 static void
-run_ops(tutti_client *client, uint32_t rank)
+start_program(uint32_t who)
 {
-    tutti_error err;
-    uint32_t n;
+    job.programs[who] = who == JOB_COORDINATOR ? program_coordinator()
+                                               : program_agent(who - JOB_AGENT, job.plan.size);
+}
 
-    for (n = 0; n < 20; n++) {
-        int64_t x[3] = {rank, n, 1};
-        const tutti_spec spec = {TUTTI_DTYPE_INT64, 1, {3}};
-        tutti_op op;
+static void
+start_user(uint32_t who, uint32_t next)
+{
+    job_user *self = calloc(1, sizeof(*self));
 
-        tutti_op_init(&op);
-        our.counts.calls++;
-        if (tutti_all_reduce_data(client, &op, &spec, x, x, &err) != TUTTI_OK) {
-            sim_fail("op %u on rank %u: %s", n, rank, err.text);
-        }
-        sim_note("rank %u: op %u is well", rank, n);
-        if (x[1] != (int64_t)n * our.size || x[2] != our.size) {
-            sim_fail("op %u on rank %u: %lld %lld %lld", n, rank, (long long)x[0], (long long)x[1],
-                     (long long)x[2]);
+    if (self == NULL) {
+        sim_fail("no memory");
+    }
+    self->who = who;
+    self->next = next;
+    self->process = program_number();
+    job.users[who] = self;
+    self->task =
+        sim_task_new(self->process, who >= JOB_VISITOR ? job_run_visitor : job_run_rank, self);
+}
+
+static void
+restart(void *arg, uint64_t who)
+{
+    (void)arg;
+    sim_note("%llu is started anew", (unsigned long long)who);
+    if (is_program((uint32_t)who)) {
+        start_program((uint32_t)who);
+    } else {
+        start_user((uint32_t)who, job.ghosts[job.ghost_count - 1]->next);
+    }
+}
+
+static int
+process_of(uint32_t who)
+{
+    if (is_program(who)) {
+        return job.programs[who] == NULL ? SIM_DRIVER : program_process(job.programs[who]);
+    }
+    return job.users[who] == NULL ? SIM_DRIVER : job.users[who]->process;
+}
+
+/* ------------------------------------------------------------------------------ killing */
+
+static void
+retire(uint32_t who)
+{
+    if (job.past_count == JOB_LIVES_MAX) {
+        sim_fail("%u has ended too often", who);
+    }
+    job.past[job.past_count++] = job.programs[who];
+    job.programs[who] = NULL;
+}
+
+static void
+kill_one(uint32_t who, bool silent, uint64_t span_ns)
+{
+    if (process_of(who) == SIM_DRIVER) {
+        return; /* it is not there just now */
+    }
+    if (is_program(who)) {
+        program_kill(job.programs[who], silent);
+        job.store_is_new = job.store_is_new || who == JOB_COORDINATOR;
+        retire(who);
+    } else if (job.users[who]->through) {
+        return;
+    } else {
+        job.users[who]->killed = true;
+        sim_freeze(job.users[who]->process, true);
+        core_kill(job.users[who]->process, silent);
+        job.ghosts[job.ghost_count++] = job.users[who];
+        job.users[who] = NULL;
+    }
+    sim_at(sim_now_ns() + 20 * TUTTI_NS_PER_MS + span_ns, restart, NULL, who);
+}
+
+/* An agent that the job has refused, or that was replaced, is started anew as well. */
+static void
+look_at_agents(void)
+{
+    uint32_t who;
+    tutti_error why;
+
+    for (who = JOB_AGENT; who < JOB_AGENT + job.plan.size; who++) {
+        if (job.programs[who] != NULL && program_failed(job.programs[who], &why)) {
+            retire(who);
+            sim_at(sim_now_ns() + TUTTI_NS_PER_S, restart, NULL, who);
         }
     }
 }
 
-static void *
-run_client(void *arg)
-{
-    job_client *self = arg;
-    tutti_client *client = NULL;
-    tutti_client_options options;
-    tutti_error err;
+/* ------------------------------------------------------------------------------ faults */
 
-    tutti_client_options_init(&options);
-    options.agent = program_address(our.agents[self->rank]);
-    options.wait = true;
-    if (tutti_connect_with(&options, &client, &err) != TUTTI_OK) {
-        sim_fail("client %u: %s", self->rank, err.text);
+static void
+note_stop(uint32_t who, bool stopped)
+{
+    job_user *user = is_program(who) ? NULL : job.users[who];
+
+    if (user == NULL || user->stopped == stopped) {
+        return;
     }
-    run_ops(client, self->rank);
-    tutti_close(client);
-    self->is_through = true;
-    return NULL;
+    user->stopped = stopped;
+    if (stopped) {
+        user->stopped_since_ns = sim_now_ns();
+    } else {
+        user->stopped_ns += sim_now_ns() - user->stopped_since_ns;
+    }
+}
+
+static void
+thaw(void *arg, uint64_t process)
+{
+    const uint32_t who = (uint32_t)(uintptr_t)arg;
+
+    if (process_of(who) == (int)process) {
+        sim_note("%u goes on", who);
+        note_stop(who, false);
+        sim_freeze((int)process, false);
+    }
+}
+
+static void
+stop_one(uint32_t who, uint64_t span_ns)
+{
+    const int process = process_of(who);
+
+    if (process != SIM_DRIVER && !sim_frozen(process)) {
+        note_stop(who, true);
+        sim_freeze(process, true);
+        sim_at(sim_now_ns() + span_ns, thaw, (void *)(uintptr_t)who, (uint64_t)process);
+    }
+}
+
+static void
+cut_one_way(uint32_t from, uint32_t to, uint64_t until_ns)
+{
+    const int a = process_of(from);
+    const int b = process_of(to);
+
+    if (a != SIM_DRIVER && b != SIM_DRIVER) {
+        core_cut(a, b, until_ns);
+        wire_cut((uint32_t)a, (uint32_t)b, until_ns);
+    }
+}
+
+static void
+end_slow(void *arg, uint64_t number)
+{
+    (void)arg;
+    (void)number;
+    wire_slow(0);
+    core_slow(0);
+}
+
+static void
+befall(void *arg, uint64_t number)
+{
+    static const char *const names[] = {"is killed", "stops", "is cut off from", "is not heard by",
+                                        "and all are slow"};
+    const job_fault *fault = &job.plan.faults[number];
+
+    (void)arg;
+    if (job.calm) {
+        return;
+    }
+    sim_note("%u %s (%u), %.3f ms", fault->who, names[fault->kind], fault->other,
+             (double)fault->span_ns / 1e6);
+    job.counts.faults++;
+    switch (fault->kind) {
+    case FAULT_KILL:
+        kill_one(fault->who, fault->silent, fault->span_ns);
+        break;
+    case FAULT_STOP:
+        stop_one(fault->who, fault->span_ns);
+        break;
+    case FAULT_CUT:
+        cut_one_way(fault->other, fault->who, sim_now_ns() + fault->span_ns);
+        cut_one_way(fault->who, fault->other, sim_now_ns() + fault->span_ns);
+        break;
+    case FAULT_ONE_WAY:
+        cut_one_way(fault->who, fault->other, sim_now_ns() + fault->span_ns);
+        break;
+    default:
+        wire_slow(fault->span_ns / 20);
+        core_slow(fault->span_ns / 20);
+        sim_at(sim_now_ns() + fault->span_ns, end_slow, NULL, 0);
+    }
+}
+
+/* ------------------------------------------------------------------------------ the course of it */
+
+static bool
+are_through(void)
+{
+    uint32_t who;
+
+    for (who = JOB_PROGRAM; who < JOB_PROGRAMS; who++) {
+        if (is_there(who) && (job.users[who] == NULL || !job.users[who]->through)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool
+is_whole(void)
+{
+    uint32_t who;
+
+    for (who = 0; who < JOB_AGENT + job.plan.size; who++) {
+        if (job.programs[who] == NULL || !program_runs(job.programs[who])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static uint64_t calm_since_ns;
+
+static bool
+is_calm(void)
+{
+    return sim_now_ns() > calm_since_ns + CALM_NS;
+}
+
+static void
+await(bool (*is_so)(void), uint64_t most_ns, const char *what)
+{
+    const uint64_t until_ns = sim_now_ns() + most_ns;
+
+    while (!is_so()) {
+        sim_sleep(LOOK_NS);
+        look_at_agents();
+        if (sim_now_ns() > until_ns) {
+            sim_fail("%s for %.0f s", what, (double)most_ns / 1e9);
+        }
+    }
+}
+
+static void
+start_all(void)
+{
+    uint32_t who;
+    uint32_t i;
+
+    for (who = 0; who < JOB_PROGRAMS; who++) {
+        if (is_there(who) && is_program(who)) {
+            start_program(who);
+        } else if (is_there(who)) {
+            start_user(who, 0);
+        }
+    }
+    for (i = 0; i < job.plan.fault_count; i++) {
+        if (plan_plays(job.plan.fault_mask, i)) {
+            sim_at(sim_now_ns() + job.plan.faults[i].at_ns, befall, NULL, i);
+        }
+    }
+}
+
+static void
+free_user(job_user *user)
+{
+    if (user != NULL) {
+        sim_freeze(user->process, false);
+        sim_task_join(user->task);
+        free(user);
+    }
+}
+
+/* Agents first, as a job ends; then what was killed. */
+static void
+end_all(void)
+{
+    uint32_t i;
+
+    for (i = 0; i < JOB_PROGRAMS; i++) {
+        free_user(job.users[i]);
+    }
+    for (i = JOB_AGENT; i < JOB_AGENT + job.plan.size; i++) {
+        program_stop(job.programs[i]);
+    }
+    for (i = JOB_AGENT; i < JOB_AGENT + job.plan.size; i++) {
+        program_free(job.programs[i]);
+    }
+    program_free(job.programs[JOB_COORDINATOR]);
+    for (i = 0; i < job.ghost_count; i++) {
+        free_user(job.ghosts[i]);
+    }
+    for (i = 0; i < job.past_count; i++) {
+        program_free(job.past[i]);
+    }
 }
 
 static void *
 run_all(void *arg)
 {
-    uint32_t i;
-
     (void)arg;
-    our.coordinator = program_coordinator();
-    for (i = 0; i < our.size; i++) {
-        our.agents[i] = program_agent(i, our.size, 0);
-    }
-    for (i = 0; i < our.size; i++) {
-        our.clients[i].rank = i;
-        our.clients[i].task = sim_task_new(program_number(), run_client, &our.clients[i]);
-    }
-    for (i = 0; i < our.size; i++) {
-        sim_task_join(our.clients[i].task);
-    }
-    for (i = 0; i < our.size; i++) {
-        program_stop(our.agents[i]);
-    }
-    for (i = 0; i < our.size; i++) {
-        program_free(our.agents[i]);
-    }
-    program_free(our.coordinator);
-    sim_sleep(30 * TUTTI_NS_PER_S);
+    start_all();
+    await(are_through, 40 * 60 * TUTTI_NS_PER_S, "programs are not through");
+    job.calm = true;
+    calm_since_ns = sim_now_ns();
+    await(is_calm, 2 * CALM_NS, "a while has not passed");
+    await(is_whole, HEALS_NS, "the job is not whole again");
+    job_judge_end();
+    job_judge_store();
+    end_all();
+    sim_sleep(FAREWELL_NS);
     return NULL;
 }
 
@@ -102,22 +353,23 @@ job_play(uint64_t seed, uint64_t ops, uint64_t faults, bool print, play_counts *
 {
     tutti_error err;
 
-    (void)ops;
-    (void)faults;
-    memset(&our, 0, sizeof(our));
+    memset(&job, 0, sizeof(job));
     sim_open(seed, print);
     wire_open();
     core_open();
     program_open();
+    job_store_open();
     if (client_library_enter(&err) != TUTTI_OK) { /* it stays begun while clients come and go */
         sim_fail("%s", err.text);
     }
-    our.size = 2 + (uint32_t)sim_draw(3);
+    job_plan_draw(&job.plan, seed);
+    job.plan.op_mask = ops;
+    job.plan.fault_mask = faults;
     sim_run(sim_task_new(SIM_DRIVER, run_all, NULL));
     client_library_leave();
-    our.counts.virtual_ns = sim_now_ns() - TUTTI_NS_PER_S;
-    our.counts.hash = sim_hash();
-    *ret_counts = our.counts;
+    job.counts.virtual_ns = sim_now_ns() - TUTTI_NS_PER_S;
+    job.counts.hash = sim_hash();
+    *ret_counts = job.counts;
     core_close();
     sim_close();
 }

@@ -19,7 +19,7 @@
 
 #define SIM_NEVER UINT64_MAX
 #define SIM_DRIVER (-1) /* the process of the one who plays: never frozen */
-#define SIM_PROCESSES_MAX 64
+#define SIM_PROCESSES_MAX 128
 
 typedef struct sim_task sim_task;
 
@@ -42,7 +42,7 @@ _Noreturn void sim_fail(const char *format, ...) __attribute__((format(printf, 1
 /* ------------------------------------------------------------------------------ tasks */
 
 sim_task *sim_task_new(int process, void *(*run)(void *arg), void *arg);
-void sim_task_join(sim_task *task); /* by a task; frees it */
+void sim_task_join(sim_task *task);   /* by a task; frees it */
 void sim_task_detach(sim_task *task); /* it is freed when it has ended */
 
 /* Tasks that the running task starts from now on are of this process. */

@@ -211,8 +211,8 @@ build_agent(program *self, tutti_error *err)
     TUTTI_TRY(tutti_rpc_loop_new("tutti-control", &self->loop, err));
     TUTTI_TRY(tutti_rpc_loop_new("tutti-bulk", &self->bulk, err));
     tutti_rpc_loop_idle(self->bulk);
-    TUTTI_TRY(tutti_agent_new(&self->options, &self->serving, self->loop, self->bulk, &self->agent,
-                              err));
+    TUTTI_TRY(
+        tutti_agent_new(&self->options, &self->serving, self->loop, self->bulk, &self->agent, err));
     tutti_agent_on_joined(self->agent, on_joined, self);
     tutti_agent_on_end(self->agent, on_agent_end, self);
     TUTTI_TRY(tutti_agent_start(self->agent, err));
@@ -282,11 +282,22 @@ program_coordinator(void)
 static void
 add_agent_words(program *self)
 {
-    static const char *const plain[] = {
-        "--coordinator", COORDINATOR_ADDRESS, "--no-shm",           "--no-share",
-        "--no-lane",     "--transports",      "tcp",                "--memory-limit",
-        "64MiB",         "--op-timeout",      "20s",                "--function-threads",
-        "1",             "--net-devices",     "lo",                 NULL};
+    static const char *const plain[] = {"--coordinator",
+                                        COORDINATOR_ADDRESS,
+                                        "--no-shm",
+                                        "--no-share",
+                                        "--no-lane",
+                                        "--transports",
+                                        "tcp",
+                                        "--memory-limit",
+                                        "64MiB",
+                                        "--op-timeout",
+                                        "20s",
+                                        "--function-threads",
+                                        "1",
+                                        "--net-devices",
+                                        "lo",
+                                        NULL};
     size_t i;
 
     for (i = 0; plain[i] != NULL; i++) {
@@ -297,15 +308,14 @@ add_agent_words(program *self)
 }
 
 program *
-program_agent(uint32_t rank, uint32_t size, uint32_t incarnation)
+program_agent(uint32_t rank, uint32_t size)
 {
     program *self = new_program(true);
     char host[16];
 
     self->rank = rank;
     self->size = size;
-    (void)snprintf(self->address, sizeof(self->address), "127.0.0.1:%u",
-                   7100 + 100 * incarnation + rank);
+    (void)snprintf(self->address, sizeof(self->address), "127.0.0.1:%u", 7100 + rank);
     (void)snprintf(host, sizeof(host), "host%u", rank);
     add_word(self, "--host");
     add_word(self, host);
@@ -331,7 +341,7 @@ program_process(const program *self)
 bool
 program_runs(const program *self)
 {
-    return self->runs;
+    return self->runs && !self->ended;
 }
 
 bool

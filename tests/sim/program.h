@@ -20,13 +20,13 @@ void program_open(void); /* count from the beginning */
 
 /* They begin as tasks of their process. */
 program *program_coordinator(void);
-program *program_agent(uint32_t rank, uint32_t size, uint32_t incarnation);
+program *program_agent(uint32_t rank, uint32_t size);
 
-/* Where an agent serves: "127.0.0.1:7101". */
+/* Where an agent serves: "127.0.0.1:7101", as its next life does. */
 const char *program_address(const program *self);
 int program_process(const program *self);
 
-/* It serves, or has ended. */
+/* It takes part: a coordinator serves, an agent has joined; and it has not ended. */
 bool program_runs(const program *self);
 /* It has ended by itself; why. */
 bool program_failed(const program *self, tutti_error *ret_why);

@@ -51,6 +51,7 @@ struct wire {
     uint32_t rank;
     int descriptor;
     bool dead;
+    bool silent; /* ... and nothing says so */
     bool closed;
     tutti_list_node coming;
     tutti_list_node here;
@@ -298,6 +299,8 @@ break_way(tutti_transport_conn *way, const char *why)
     }
 }
 
+static void hear_of_death(void *arg, uint64_t rank);
+
 static tutti_code
 wire_connect(tutti_transport *transport, tutti_bytes address, void *owner,
              tutti_transport_conn **ret_link, tutti_error *err)
@@ -317,6 +320,10 @@ wire_connect(tutti_transport *transport, tutti_bytes address, void *owner,
     way->to = net.wires[rank];
     way->owner = owner;
     tutti_list_add(&self->ways, &way->link);
+    if (way->to->dead) { /* its kernel refuses, or its host says nothing */
+        sim_at(sim_now_ns() + (way->to->silent ? BREAK_NS : sim_draw(HEARD_NS)), hear_of_death,
+               NULL, rank);
+    }
     *ret_link = way;
     return TUTTI_OK;
 }
@@ -581,6 +588,7 @@ wire_kill(uint32_t rank, bool silent)
 {
     if (net.wires[rank] != NULL) {
         net.wires[rank]->dead = true;
+        net.wires[rank]->silent = silent;
         if (!silent) {
             sim_at(sim_now_ns() + sim_draw(HEARD_NS), hear_of_death, NULL, rank);
         }

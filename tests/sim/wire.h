@@ -10,7 +10,7 @@
 
 #include "coll/transport.h"
 
-#define WIRES_MAX 64
+#define WIRES_MAX 128
 
 void wire_open(void); /* forget all wires: they are closed */
 tutti_transport *wire_new(uint32_t rank);
