@@ -355,7 +355,8 @@ flush_waiting(coll_peer *peer)
 }
 
 /* The same process again: news are repeated after a reconnect of the session. Another one: what was
- * sent to its predecessor is lost, so ops that need it fail before the new address is in place. */
+ * sent to its predecessor is lost, so ops that need it fail before the new address is in place. What these tell
+ * it makes a new connection to the predecessor, which goes, too: of a silent host nothing would break it. */
 static void
 learn_peer(tutti_coll_engine *engine, coll_peer *peer, const peer_item *news)
 {
@@ -374,6 +375,7 @@ learn_peer(tutti_coll_engine *engine, coll_peer *peer, const peer_item *news)
         revoke_peer(peer);
         tutti_coll_peer_drop_conn(peer);
         fail_needing(peer, "another process has taken its seat");
+        tutti_coll_peer_drop_conn(peer);
         tutti_coll_unpark_stale(engine, peer->rank, news->incarnation);
         forget_retracts(peer);
     }

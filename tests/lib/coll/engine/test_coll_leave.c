@@ -126,6 +126,46 @@ test_leave__ends_with_the_loss_and_with_a_new_epoch(void **state)
     world_close(&w);
 }
 
+/*
+ * The host of a rank has lost its power: nothing says that connections to it are no more. An op that fails because
+ * another process has taken the seat is told to all members, and must not have a new way made to the old one.
+ */
+static void
+test_successor__of_a_silent_process_gets_what_is_sent(void **state)
+{
+    static const uint32_t ranks[] = {0, 1};
+    tutti_coll_engine *predecessor;
+    run *one[2];
+    tutti_error err;
+    world w;
+
+    (void)state;
+    world_open(&w, world_transport_fake, 2);
+    one[0] = reduce_one(&w, 0);
+    one[1] = reduce_one(&w, 1);
+    expect_good(one[0]);
+    expect_good(one[1]);
+    predecessor = w.engines[1];
+    fake_transport_freeze(w.wires[1], true);
+    one[0] = reduce_one(&w, 0);
+    one[1] = reduce_one(&w, 0); /* the second op has nobody to wait for when it fails */
+    world_revive(&w, 1);
+    assert_ok(tutti_coll_group_open(w.engines[1], 1, "world", 2, ranks, 2, &w.groups[1], &err));
+    tutti_coll_set_peer(w.engines[0], 1, w.incarnations[1],
+                        tutti_coll_engine_address(w.engines[1]));
+    assert_int_equal(run_wait(one[0]), TUTTI_UNAVAILABLE);
+    run_free(one[0]);
+    tutti_coll_group_renew(w.groups[0], 2);
+    assert_int_not_equal(run_wait(one[1]), TUTTI_OK);
+    run_free(one[1]);
+    one[0] = reduce_one(&w, 0);
+    one[1] = reduce_one(&w, 1);
+    expect_good(one[0]);
+    expect_good(one[1]);
+    tutti_coll_engine_stop(predecessor);
+    world_close(&w);
+}
+
 int
 main(void)
 {
@@ -133,6 +173,7 @@ main(void)
         cmocka_unit_test(test_leave__lets_end_what_the_leaver_has_begun),
         cmocka_unit_test(test_leave__of_two_counts_from_who_began_less),
         cmocka_unit_test(test_leave__ends_with_the_loss_and_with_a_new_epoch),
+        cmocka_unit_test(test_successor__of_a_silent_process_gets_what_is_sent),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
