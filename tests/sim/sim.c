@@ -1,7 +1,7 @@
 /*
  * tutti-sim: plays schedules, each in virtual time and decided by its seed.
  *
- *   tutti-sim [--break OP] [--failures N] [--seed S] [--schedules N] [--seconds N] [--replay SEED[:OPS:FAULTS]]
+ *   tutti-sim [--kind engine|cluster] [--break OP] [--failures N] [--seed S] [--schedules N] [--seconds N] [--replay SEED[:OPS:FAULTS]]
  *
  * A schedule that fails is cut down to the ops and faults that it needs, and its history is printed. --replay plays
  * one and prints its history; --break has the model of an op wrong, to see a judge at work. The last line is "N schedules, N failed"; the exit status is 1 if one failed.
@@ -16,9 +16,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "job.h"
 #include "model.h"
 #include "play.h"
+#include "sim/cluster/cluster.h"
 
 #define BATCH 100  /* schedules of one process */
 #define STUCK_S 30 /* a schedule that takes longer is stuck */
@@ -208,7 +208,8 @@ play_all(uint64_t seed, uint64_t schedules, double seconds, uint64_t failures)
 static int
 usage(void)
 {
-    (void)fprintf(stderr, "usage: tutti-sim [--break OP] [--seed S] [--schedules N] [--seconds N] "
+    (void)fprintf(stderr, "usage: tutti-sim [--kind engine|cluster] [--break OP] [--seed S] "
+                          "[--schedules N] [--seconds N] "
                           "[--replay SEED[:OPS:FAULTS]]\n");
     return 2;
 }
@@ -230,7 +231,7 @@ main(int argc, char **argv)
         if (strcmp(argv[i], "--replay") == 0) {
             return replay(argv[i + 1]);
         } else if (strcmp(argv[i], "--kind") == 0) {
-            play_one = strcmp(argv[i + 1], "job") == 0 ? job_play : play;
+            play_one = strcmp(argv[i + 1], "cluster") == 0 ? cluster_play : play;
         } else if (strcmp(argv[i], "--break") == 0) {
             model_break((uint32_t)number_of(argv[i + 1]));
         } else if (strcmp(argv[i], "--seed") == 0) {

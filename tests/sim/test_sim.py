@@ -36,6 +36,22 @@ class Sim(unittest.TestCase):
         self.assertTrue(re.search(r"\nhash [0-9a-f]{16}\n", first[1]), first[1][-200:])
         self.assertNotEqual(first, sim("--replay", 12))
 
+    def test_clusters_hold_their_promises(self):
+        code, said = sim("--kind", "cluster", "--seed", 1, "--schedules", 60, "--seconds", 270)
+        self.assertEqual(code, 0, said[-6000:])
+        self.assertIn("\n60 schedules, 0 failed", said)
+
+    def test_a_cluster_has_the_same_history_again(self):
+        first, second = sim("--kind", "cluster", "--replay", 11), sim("--kind", "cluster", "--replay", 11)
+        self.assertEqual(first[0], 0, first[1][-6000:])
+        self.assertEqual(first, second)
+        self.assertTrue(re.search(r"\nhash [0-9a-f]{16}\n", first[1]), first[1][-200:])
+
+    def test_a_broken_promise_of_a_cluster_is_found(self):
+        code, said = sim("--kind", "cluster", "--break", 3, "--replay", 2)
+        self.assertEqual(code, 1, said[-3000:])
+        self.assertRegex(said, r"BROKEN at .*: step 3 .* is \d+ and not \d+")
+
     def test_a_broken_promise_is_cut_down_to_what_it_needs(self):
         code, said = sim("--break", 3, "--seed", 1, "--schedules", 40, "--seconds", 270)
         self.assertEqual(code, 1, said[-3000:])

@@ -1,11 +1,11 @@
-#include "job_plan.h"
+#include "sim/cluster/cluster_plan.h"
 
 #include <string.h>
 
-#include "kernel.h"
+#include "sim/kernel.h"
 
 static void
-draw_group(job_plan *self, plan_group *group)
+draw_group(cluster_plan *self, plan_group *group)
 {
     const bool all = group == &self->groups[0];
     uint32_t rank;
@@ -19,7 +19,7 @@ draw_group(job_plan *self, plan_group *group)
 }
 
 static void
-draw_step(const job_plan *self, job_step *step)
+draw_step(const cluster_plan *self, cluster_step *step)
 {
     static const int64_t counts[] = {1, 3, 17, 200, 3000};
     static const uint64_t timeouts_ms[] = {1000, 2000, 5000, 20000};
@@ -36,7 +36,7 @@ draw_step(const job_plan *self, job_step *step)
     op->peer = (op->root + 1 + (uint32_t)sim_draw(size - 1)) % size;
     op->count = counts[sim_draw(sizeof(counts) / sizeof(counts[0]))];
     op->odd = sim_chance(20) ? (uint32_t)sim_draw(size) : size;
-    step->way = (job_way)sim_draw(JOB_WAY_COUNT);
+    step->way = (cluster_way)sim_draw(CLUSTER_WAY_COUNT);
     for (rank = 0; rank < self->size; rank++) {
         op->timeout_ns[rank] = timeouts_ms[in_time ? 3 : sim_draw(4)] * TUTTI_NS_PER_MS;
         op->think_ns[rank] = sim_draw(3 * TUTTI_NS_PER_MS);
@@ -47,21 +47,21 @@ draw_step(const job_plan *self, job_step *step)
 }
 
 static uint32_t
-draw_program(const job_plan *self, bool deaths)
+draw_program(const cluster_plan *self, bool deaths)
 {
-    static const uint32_t first[] = {JOB_AGENT, JOB_PROGRAM};
+    static const uint32_t first[] = {CLUSTER_AGENT, CLUSTER_PROGRAM};
 
     if (!deaths && sim_chance(6)) {
-        return JOB_COORDINATOR;
+        return CLUSTER_COORDINATOR;
     }
     if (sim_chance(6)) {
-        return JOB_VISITOR + (uint32_t)sim_draw(JOB_VISITORS);
+        return CLUSTER_VISITOR + (uint32_t)sim_draw(CLUSTER_VISITORS);
     }
     return first[sim_draw(2)] + (uint32_t)sim_draw(self->size);
 }
 
 static void
-draw_fault(const job_plan *self, job_fault *fault)
+draw_fault(const cluster_plan *self, cluster_fault *fault)
 {
     fault->kind =
         self->kind == PLAN_DEATHS ? FAULT_KILL : (plan_fault_kind)sim_draw(FAULT_SLOW + 1);
@@ -76,7 +76,7 @@ draw_fault(const job_plan *self, job_fault *fault)
 }
 
 void
-job_plan_draw(job_plan *self, uint64_t seed)
+cluster_plan_draw(cluster_plan *self, uint64_t seed)
 {
     uint32_t i;
 

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core_private.h"
 #include "rpc/util/process.h"
+#include "sim/core/core_private.h"
 
 #define ADDRESSES_MAX 4
 

@@ -7,8 +7,8 @@
 #include <grpc/grpc_security.h>
 
 #include "base/data/list.h"
-#include "core.h"
-#include "kernel.h"
+#include "sim/core/core.h"
+#include "sim/kernel.h"
 
 /* gRPC's header declares them without a prototype. */
 grpc_channel_credentials *grpc_insecure_credentials_create(void);

@@ -1,4 +1,4 @@
-#include "program.h"
+#include "sim/cluster/program.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -8,15 +8,15 @@
 #include "base/config/config.h"
 #include "base/error/fail.h"
 #include "coll/tcp/tcp.h"
-#include "core.h"
-#include "kernel.h"
 #include "rpc/loop.h"
 #include "rpc/server.h"
 #include "server/agent/agent.h"
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/service/service_loop.h"
+#include "sim/core/core.h"
+#include "sim/kernel.h"
+#include "sim/wire.h"
 #include "store/memory/memory.h"
-#include "wire.h"
 
 #define ARGS_MAX 40
 

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core_private.h"
 #include "rpc/util/process.h"
+#include "sim/core/core_private.h"
 
 #define CONNECT_NS (5 * TUTTI_NS_PER_S) /* GRPC_ARG_MIN_RECONNECT_BACKOFF_MS of lib/rpc */
 #define LOOK_NS (10 * TUTTI_NS_PER_MS)  /* while a connection is being made */

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "job_private.h"
-#include "linear.h"
+#include "sim/cluster/cluster_private.h"
+#include "sim/linear.h"
 
 #define CALLS_MAX 40 /* of a visitor */
 #define HISTORY_MAX 512
@@ -37,7 +37,7 @@ read_number(const void *value)
 }
 
 static linear_op *
-begin_op(const job_user *user, linear_kind kind, uint32_t key)
+begin_op(const cluster_user *user, linear_kind kind, uint32_t key)
 {
     linear_op *op = &history.ops[history.count++];
 
@@ -116,7 +116,7 @@ run_call(tutti_client *client, linear_op *op, const char *key, tutti_error *err)
 }
 
 static void
-run_one(job_user *self, tutti_client *client)
+run_one(cluster_user *self, tutti_client *client)
 {
     static const linear_kind of_set[] = {LINEAR_GET, LINEAR_SET, LINEAR_SET, LINEAR_SWAP};
     const uint32_t key = (uint32_t)sim_draw(4);
@@ -129,7 +129,7 @@ run_one(job_user *self, tutti_client *client)
     tutti_error err;
     bool well;
 
-    job.counts.calls++;
+    cluster.counts.calls++;
     well = run_call(client, op, keys[key], &err);
     sim_note("visitor %u: call %zu of %s ends: %s", self->who, number, keys[key],
              well ? "well" : err.text);
@@ -138,7 +138,7 @@ run_one(job_user *self, tutti_client *client)
     }
     if (well) {
         op->end = sim_now_ns();
-    } else if (err.reason[0] == '\0' || job.plan.kind == PLAN_GENTLE) {
+    } else if (err.reason[0] == '\0' || cluster.plan.kind == PLAN_GENTLE) {
         sim_fail("visitor %u: call %zu failed, reason \"%s\": %s", self->who, number, err.reason,
                  err.text);
     }
@@ -147,13 +147,13 @@ run_one(job_user *self, tutti_client *client)
         sim_fail("visitor %u: call %zu took %.3f s", self->who, number,
                  (double)(sim_now_ns() - begun_ns) / 1e9);
     }
-    job.counts.failed += well ? 0 : 1;
+    cluster.counts.failed += well ? 0 : 1;
 }
 
 void *
-job_run_visitor(void *arg)
+cluster_run_visitor(void *arg)
 {
-    job_user *self = arg;
+    cluster_user *self = arg;
     tutti_client *client = NULL;
     tutti_client_options options;
     tutti_error err;
@@ -176,17 +176,17 @@ job_run_visitor(void *arg)
 }
 
 void
-job_store_open(void)
+cluster_store_open(void)
 {
     memset(&history, 0, sizeof(history));
 }
 
 void
-job_judge_store(void)
+cluster_judge_store(void)
 {
     static char words[WORDS_MAX];
 
-    if (!job.store_is_new &&
+    if (!cluster.store_is_new &&
         linear_check(history.ops, history.count, words, sizeof(words)) == LINEAR_BROKEN) {
         sim_fail("what the store answered is not linearizable: %s", words);
     }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core_private.h"
+#include "sim/core/core_private.h"
 
 #define LATENCY_NS (60 * TUTTI_NS_PER_US)
 #define AGAIN_NS (5 * TUTTI_NS_PER_MS) /* a look at a process that is stopped */

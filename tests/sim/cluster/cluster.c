@@ -3,50 +3,51 @@
  * Kubernetes does, at the same address; what was killed is kept frozen, and ends at the very end, unheard, to give its
  * memory back.
  */
-#include "job.h"
+#include "sim/cluster/cluster.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/conn/conn_pool.h"
-#include "core.h"
-#include "job_private.h"
-#include "wire.h"
+#include "sim/cluster/cluster_private.h"
+#include "sim/core/core.h"
+#include "sim/wire.h"
 
 #define LOOK_NS (200 * TUTTI_NS_PER_MS)
 #define HEALS_NS (90 * TUTTI_NS_PER_S) /* until the job is whole again, when all is well */
 #define CALM_NS (25 * TUTTI_NS_PER_S)  /* until all that is over is forgotten */
 #define FAREWELL_NS (120 * TUTTI_NS_PER_S)
 
-job_state job;
+cluster_state cluster;
 
 /* ------------------------------------------------------------------------------ starting */
 
 static bool
 is_program(uint32_t who)
 {
-    return who < JOB_PROGRAM;
+    return who < CLUSTER_PROGRAM;
 }
 
 static bool
 is_there(uint32_t who)
 {
-    return who == JOB_COORDINATOR || who >= JOB_VISITOR ||
-           (who - JOB_AGENT) % RANKS_MAX < job.plan.size;
+    return who == CLUSTER_COORDINATOR || who >= CLUSTER_VISITOR ||
+           (who - CLUSTER_AGENT) % RANKS_MAX < cluster.plan.size;
 }
 
 static void
 start_program(uint32_t who)
 {
-    job.programs[who] = who == JOB_COORDINATOR ? program_coordinator()
-                                               : program_agent(who - JOB_AGENT, job.plan.size);
+    cluster.programs[who] = who == CLUSTER_COORDINATOR
+                                ? program_coordinator()
+                                : program_agent(who - CLUSTER_AGENT, cluster.plan.size);
 }
 
 static void
 start_user(uint32_t who, uint32_t next)
 {
-    job_user *self = calloc(1, sizeof(*self));
+    cluster_user *self = calloc(1, sizeof(*self));
 
     if (self == NULL) {
         sim_fail("no memory");
@@ -54,9 +55,9 @@ start_user(uint32_t who, uint32_t next)
     self->who = who;
     self->next = next;
     self->process = program_number();
-    job.users[who] = self;
-    self->task =
-        sim_task_new(self->process, who >= JOB_VISITOR ? job_run_visitor : job_run_rank, self);
+    cluster.users[who] = self;
+    self->task = sim_task_new(
+        self->process, who >= CLUSTER_VISITOR ? cluster_run_visitor : cluster_run_rank, self);
 }
 
 static void
@@ -67,7 +68,7 @@ restart(void *arg, uint64_t who)
     if (is_program((uint32_t)who)) {
         start_program((uint32_t)who);
     } else {
-        start_user((uint32_t)who, job.ghosts[job.ghost_count - 1]->next);
+        start_user((uint32_t)who, cluster.ghosts[cluster.ghost_count - 1]->next);
     }
 }
 
@@ -75,9 +76,9 @@ static int
 process_of(uint32_t who)
 {
     if (is_program(who)) {
-        return job.programs[who] == NULL ? SIM_DRIVER : program_process(job.programs[who]);
+        return cluster.programs[who] == NULL ? SIM_DRIVER : program_process(cluster.programs[who]);
     }
-    return job.users[who] == NULL ? SIM_DRIVER : job.users[who]->process;
+    return cluster.users[who] == NULL ? SIM_DRIVER : cluster.users[who]->process;
 }
 
 /* ------------------------------------------------------------------------------ killing */
@@ -85,11 +86,11 @@ process_of(uint32_t who)
 static void
 retire(uint32_t who)
 {
-    if (job.past_count == JOB_LIVES_MAX) {
+    if (cluster.past_count == CLUSTER_LIVES_MAX) {
         sim_fail("%u has ended too often", who);
     }
-    job.past[job.past_count++] = job.programs[who];
-    job.programs[who] = NULL;
+    cluster.past[cluster.past_count++] = cluster.programs[who];
+    cluster.programs[who] = NULL;
 }
 
 static void
@@ -99,17 +100,17 @@ kill_one(uint32_t who, bool silent, uint64_t span_ns)
         return; /* it is not there just now */
     }
     if (is_program(who)) {
-        program_kill(job.programs[who], silent);
-        job.store_is_new = job.store_is_new || who == JOB_COORDINATOR;
+        program_kill(cluster.programs[who], silent);
+        cluster.store_is_new = cluster.store_is_new || who == CLUSTER_COORDINATOR;
         retire(who);
-    } else if (job.users[who]->through) {
+    } else if (cluster.users[who]->through) {
         return;
     } else {
-        job.users[who]->killed = true;
-        sim_freeze(job.users[who]->process, true);
-        core_kill(job.users[who]->process, silent);
-        job.ghosts[job.ghost_count++] = job.users[who];
-        job.users[who] = NULL;
+        cluster.users[who]->killed = true;
+        sim_freeze(cluster.users[who]->process, true);
+        core_kill(cluster.users[who]->process, silent);
+        cluster.ghosts[cluster.ghost_count++] = cluster.users[who];
+        cluster.users[who] = NULL;
     }
     sim_at(sim_now_ns() + 20 * TUTTI_NS_PER_MS + span_ns, restart, NULL, who);
 }
@@ -121,8 +122,8 @@ look_at_agents(void)
     uint32_t who;
     tutti_error why;
 
-    for (who = JOB_AGENT; who < JOB_AGENT + job.plan.size; who++) {
-        if (job.programs[who] != NULL && program_failed(job.programs[who], &why)) {
+    for (who = CLUSTER_AGENT; who < CLUSTER_AGENT + cluster.plan.size; who++) {
+        if (cluster.programs[who] != NULL && program_failed(cluster.programs[who], &why)) {
             retire(who);
             sim_at(sim_now_ns() + TUTTI_NS_PER_S, restart, NULL, who);
         }
@@ -134,7 +135,7 @@ look_at_agents(void)
 static void
 note_stop(uint32_t who, bool stopped)
 {
-    job_user *user = is_program(who) ? NULL : job.users[who];
+    cluster_user *user = is_program(who) ? NULL : cluster.users[who];
 
     if (user == NULL || user->stopped == stopped) {
         return;
@@ -197,15 +198,15 @@ befall(void *arg, uint64_t number)
 {
     static const char *const names[] = {"is killed", "stops", "is cut off from", "is not heard by",
                                         "and all are slow"};
-    const job_fault *fault = &job.plan.faults[number];
+    const cluster_fault *fault = &cluster.plan.faults[number];
 
     (void)arg;
-    if (job.calm) {
+    if (cluster.calm) {
         return;
     }
     sim_note("%u %s (%u), %.3f ms", fault->who, names[fault->kind], fault->other,
              (double)fault->span_ns / 1e6);
-    job.counts.faults++;
+    cluster.counts.faults++;
     switch (fault->kind) {
     case FAULT_KILL:
         kill_one(fault->who, fault->silent, fault->span_ns);
@@ -234,8 +235,8 @@ are_through(void)
 {
     uint32_t who;
 
-    for (who = JOB_PROGRAM; who < JOB_PROGRAMS; who++) {
-        if (is_there(who) && (job.users[who] == NULL || !job.users[who]->through)) {
+    for (who = CLUSTER_PROGRAM; who < CLUSTER_PROGRAMS; who++) {
+        if (is_there(who) && (cluster.users[who] == NULL || !cluster.users[who]->through)) {
             return false;
         }
     }
@@ -247,8 +248,8 @@ is_whole(void)
 {
     uint32_t who;
 
-    for (who = 0; who < JOB_AGENT + job.plan.size; who++) {
-        if (job.programs[who] == NULL || !program_runs(job.programs[who])) {
+    for (who = 0; who < CLUSTER_AGENT + cluster.plan.size; who++) {
+        if (cluster.programs[who] == NULL || !program_runs(cluster.programs[who])) {
             return false;
         }
     }
@@ -283,22 +284,22 @@ start_all(void)
     uint32_t who;
     uint32_t i;
 
-    for (who = 0; who < JOB_PROGRAMS; who++) {
+    for (who = 0; who < CLUSTER_PROGRAMS; who++) {
         if (is_there(who) && is_program(who)) {
             start_program(who);
         } else if (is_there(who)) {
             start_user(who, 0);
         }
     }
-    for (i = 0; i < job.plan.fault_count; i++) {
-        if (plan_plays(job.plan.fault_mask, i)) {
-            sim_at(sim_now_ns() + job.plan.faults[i].at_ns, befall, NULL, i);
+    for (i = 0; i < cluster.plan.fault_count; i++) {
+        if (plan_plays(cluster.plan.fault_mask, i)) {
+            sim_at(sim_now_ns() + cluster.plan.faults[i].at_ns, befall, NULL, i);
         }
     }
 }
 
 static void
-free_user(job_user *user)
+free_user(cluster_user *user)
 {
     if (user != NULL) {
         sim_freeze(user->process, false);
@@ -313,21 +314,21 @@ end_all(void)
 {
     uint32_t i;
 
-    for (i = 0; i < JOB_PROGRAMS; i++) {
-        free_user(job.users[i]);
+    for (i = 0; i < CLUSTER_PROGRAMS; i++) {
+        free_user(cluster.users[i]);
     }
-    for (i = JOB_AGENT; i < JOB_AGENT + job.plan.size; i++) {
-        program_stop(job.programs[i]);
+    for (i = CLUSTER_AGENT; i < CLUSTER_AGENT + cluster.plan.size; i++) {
+        program_stop(cluster.programs[i]);
     }
-    for (i = JOB_AGENT; i < JOB_AGENT + job.plan.size; i++) {
-        program_free(job.programs[i]);
+    for (i = CLUSTER_AGENT; i < CLUSTER_AGENT + cluster.plan.size; i++) {
+        program_free(cluster.programs[i]);
     }
-    program_free(job.programs[JOB_COORDINATOR]);
-    for (i = 0; i < job.ghost_count; i++) {
-        free_user(job.ghosts[i]);
+    program_free(cluster.programs[CLUSTER_COORDINATOR]);
+    for (i = 0; i < cluster.ghost_count; i++) {
+        free_user(cluster.ghosts[i]);
     }
-    for (i = 0; i < job.past_count; i++) {
-        program_free(job.past[i]);
+    for (i = 0; i < cluster.past_count; i++) {
+        program_free(cluster.past[i]);
     }
 }
 
@@ -337,39 +338,39 @@ run_all(void *arg)
     (void)arg;
     start_all();
     await(are_through, 40 * 60 * TUTTI_NS_PER_S, "programs are not through");
-    job.calm = true;
+    cluster.calm = true;
     calm_since_ns = sim_now_ns();
     await(is_calm, 2 * CALM_NS, "a while has not passed");
     await(is_whole, HEALS_NS, "the job is not whole again");
-    job_judge_end();
-    job_judge_store();
+    cluster_judge_end();
+    cluster_judge_store();
     end_all();
     sim_sleep(FAREWELL_NS);
     return NULL;
 }
 
 void
-job_play(uint64_t seed, uint64_t ops, uint64_t faults, bool print, play_counts *ret_counts)
+cluster_play(uint64_t seed, uint64_t ops, uint64_t faults, bool print, play_counts *ret_counts)
 {
     tutti_error err;
 
-    memset(&job, 0, sizeof(job));
+    memset(&cluster, 0, sizeof(cluster));
     sim_open(seed, print);
     wire_open();
     core_open();
     program_open();
-    job_store_open();
+    cluster_store_open();
     if (client_library_enter(&err) != TUTTI_OK) { /* it stays begun while clients come and go */
         sim_fail("%s", err.text);
     }
-    job_plan_draw(&job.plan, seed);
-    job.plan.op_mask = ops;
-    job.plan.fault_mask = faults;
+    cluster_plan_draw(&cluster.plan, seed);
+    cluster.plan.op_mask = ops;
+    cluster.plan.fault_mask = faults;
     sim_run(sim_task_new(SIM_DRIVER, run_all, NULL));
     client_library_leave();
-    job.counts.virtual_ns = sim_now_ns() - TUTTI_NS_PER_S;
-    job.counts.hash = sim_hash();
-    *ret_counts = job.counts;
+    cluster.counts.virtual_ns = sim_now_ns() - TUTTI_NS_PER_S;
+    cluster.counts.hash = sim_hash();
+    *ret_counts = cluster.counts;
     core_close();
     sim_close();
 }

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core_private.h"
+#include "sim/core/core_private.h"
 
 #define WINDOW_BYTES (64U << 10) /* that the peer has not taken; a message may go beyond it */
 #define AGAIN_NS (5 * TUTTI_NS_PER_MS)

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core_private.h"
 #include "rpc/util/process.h"
+#include "sim/core/core_private.h"
 
 typedef struct queued {
     tutti_list_node link;

@@ -12,14 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "job_private.h"
-#include "model.h"
+#include "sim/cluster/cluster_private.h"
+#include "sim/model.h"
 
 #define CALL_MS 5000                     /* of the client */
 #define LATE_NS (2500 * TUTTI_NS_PER_MS) /* behind an op's time; 2 s are promised */
 
 typedef struct step_call {
-    job_user *user;
+    cluster_user *user;
     tutti_client *client;
     model_call part;
     tutti_op op;
@@ -36,7 +36,7 @@ typedef struct step_call {
 } step_call;
 
 uint32_t
-job_member(const plan_group *group, uint32_t rank)
+cluster_member(const plan_group *group, uint32_t rank)
 {
     uint32_t i;
 
@@ -86,18 +86,18 @@ judge_error(const step_call *self, tutti_code code)
     }
     if (!may_be(code) || err->reason[0] == '\0' || err->text[0] == '\0') {
         sim_fail("rank %u, step %u (%s): %d, reason \"%s\" is none for what has befallen: %s",
-                 self->user->who - JOB_PROGRAM, self->part.number, name_of(self), (int)code,
+                 self->user->who - CLUSTER_PROGRAM, self->part.number, name_of(self), (int)code,
                  err->reason, err->text);
     }
-    if (job.plan.kind == PLAN_GENTLE && !is_odd(self)) {
+    if (cluster.plan.kind == PLAN_GENTLE && !is_odd(self)) {
         sim_fail("rank %u, step %u (%s) failed, and nothing has befallen: %s: %s",
-                 self->user->who - JOB_PROGRAM, self->part.number, name_of(self), err->reason,
+                 self->user->who - CLUSTER_PROGRAM, self->part.number, name_of(self), err->reason,
                  err->text);
     }
 }
 
 static uint64_t
-stopped_until_now(const job_user *self)
+stopped_until_now(const cluster_user *self)
 {
     return self->stopped_ns + (self->stopped ? sim_now_ns() - self->stopped_since_ns : 0);
 }
@@ -121,7 +121,7 @@ judge_time(const step_call *self, watch begun, uint64_t allowed_ns, const char *
 
     if (!self->user->killed && took_ns > allowed_ns + LATE_NS + stopped_ns) {
         sim_fail("rank %u, step %u (%s): %s took %.3f s (%.3f stopped), and %.3f are allowed",
-                 self->user->who - JOB_PROGRAM, self->part.number, name_of(self), what,
+                 self->user->who - CLUSTER_PROGRAM, self->part.number, name_of(self), what,
                  (double)took_ns / 1e9, (double)stopped_ns / 1e9, (double)allowed_ns / 1e9);
     }
 }
@@ -136,17 +136,18 @@ judge_result(const step_call *self)
     }
     if (is_odd(self) && self->part.what->kind != TUTTI_COLL_SEND) {
         sim_fail("step %u (%s) succeeded on rank %u, and group rank %u called another",
-                 self->part.number, name_of(self), self->user->who - JOB_PROGRAM,
+                 self->part.number, name_of(self), self->user->who - CLUSTER_PROGRAM,
                  self->part.what->odd);
     }
     for (i = 0; i < self->got_count; i++) {
         if (self->got[i] != model_element(&self->part, i)) {
             sim_fail("step %u (%s) on rank %u: element %lld is %lld and not %lld",
-                     self->part.number, name_of(self), self->user->who - JOB_PROGRAM, (long long)i,
-                     (long long)self->got[i], (long long)model_element(&self->part, i));
+                     self->part.number, name_of(self), self->user->who - CLUSTER_PROGRAM,
+                     (long long)i, (long long)self->got[i],
+                     (long long)model_element(&self->part, i));
         }
     }
-    job.successes[self->part.number]++;
+    cluster.successes[self->part.number]++;
 }
 
 /* ------------------------------------------------------------------------------ arguments */
@@ -163,7 +164,7 @@ static void
 fill_op(step_call *self)
 {
     const plan_op *what = self->part.what;
-    const uint32_t rank = self->user->who - JOB_PROGRAM;
+    const uint32_t rank = self->user->who - CLUSTER_PROGRAM;
     uint32_t i;
 
     tutti_op_init(&self->op);
@@ -411,29 +412,29 @@ run_odd(step_call *self)
 /* ------------------------------------------------------------------------------ steps */
 
 static tutti_code
-run_way(step_call *self, job_way way)
+run_way(step_call *self, cluster_way way)
 {
     if (is_odd(self) && self->part.what->kind != TUTTI_COLL_SEND &&
         self->part.what->odd == self->part.group_rank) {
         return run_odd(self);
     }
-    return way == JOB_DATA ? run_data(self) : run_tensors(self, way == JOB_ASYNC);
+    return way == CLUSTER_DATA ? run_data(self) : run_tensors(self, way == CLUSTER_ASYNC);
 }
 
 /* Returns false: the client is of no use any more. */
 static bool
-run_step(job_user *user, tutti_client *client, uint32_t number)
+run_step(cluster_user *user, tutti_client *client, uint32_t number)
 {
-    const job_step *step = &job.plan.steps[number];
-    const plan_group *group = &job.plan.groups[step->op.group];
-    const uint32_t rank = user->who - JOB_PROGRAM;
+    const cluster_step *step = &cluster.plan.steps[number];
+    const plan_group *group = &cluster.plan.groups[step->op.group];
+    const uint32_t rank = user->who - CLUSTER_PROGRAM;
     step_call self = {.user = user, .client = client};
     tutti_code code;
 
     self.part = (model_call){.what = &step->op,
                              .number = number,
                              .size = group->size,
-                             .group_rank = job_member(group, rank)};
+                             .group_rank = cluster_member(group, rank)};
     if (self.part.group_rank == group->size ||
         (step->op.kind == TUTTI_COLL_SEND && self.part.group_rank != step->op.root &&
          self.part.group_rank != step->op.peer)) {
@@ -444,7 +445,7 @@ run_step(job_user *user, tutti_client *client, uint32_t number)
     fill_arrays(&self);
     sim_note("rank %u: step %u (%s on %s) begins", rank, number, name_of(&self),
              group_name(step->op.group));
-    job.counts.calls++;
+    cluster.counts.calls++;
     code = run_way(&self, step->way);
     sim_note("rank %u: step %u (%s) ends: %s%s%s", rank, number, name_of(&self),
              code == TUTTI_OK ? "well" : self.err.reason, code == TUTTI_OK ? "" : ": ",
@@ -452,7 +453,7 @@ run_step(job_user *user, tutti_client *client, uint32_t number)
     if (code == TUTTI_OK) {
         judge_result(&self);
     } else {
-        job.counts.failed++;
+        cluster.counts.failed++;
         judge_error(&self, code);
     }
     free(self.given);
@@ -461,20 +462,20 @@ run_step(job_user *user, tutti_client *client, uint32_t number)
 }
 
 static tutti_client *
-connect_rank(const job_user *user)
+connect_rank(const cluster_user *user)
 {
     tutti_client *client = NULL;
     tutti_client_options options;
     char address[32];
     tutti_error err;
 
-    (void)snprintf(address, sizeof(address), "127.0.0.1:%u", 7100 + user->who - JOB_PROGRAM);
+    (void)snprintf(address, sizeof(address), "127.0.0.1:%u", 7100 + user->who - CLUSTER_PROGRAM);
     tutti_client_options_init(&options);
     options.agent = address;
     options.timeout_ms = CALL_MS;
     options.wait = true;
     while (!user->killed && tutti_connect_with(&options, &client, &err) != TUTTI_OK) {
-        sim_note("rank %u cannot connect: %s", user->who - JOB_PROGRAM, err.text);
+        sim_note("rank %u cannot connect: %s", user->who - CLUSTER_PROGRAM, err.text);
         sim_sleep(100 * TUTTI_NS_PER_MS);
     }
     return client;
@@ -482,15 +483,15 @@ connect_rank(const job_user *user)
 
 /* Each makes the groups that it is in: the first creates one, the others find it. */
 static bool
-make_groups(job_user *user, tutti_client *client)
+make_groups(cluster_user *user, tutti_client *client)
 {
     bool all = true;
     uint32_t i;
 
-    for (i = 1; i < job.plan.group_count && all; i++) {
-        const plan_group *group = &job.plan.groups[i];
+    for (i = 1; i < cluster.plan.group_count && all; i++) {
+        const plan_group *group = &cluster.plan.groups[i];
 
-        if (job_member(group, user->who - JOB_PROGRAM) < group->size) {
+        if (cluster_member(group, user->who - CLUSTER_PROGRAM) < group->size) {
             all = tutti_group_create(client, group_name(i), group->ranks, group->size, NULL,
                                      NULL) == TUTTI_OK;
         }
@@ -499,7 +500,7 @@ make_groups(job_user *user, tutti_client *client)
 }
 
 static tutti_client *
-come_back(job_user *user)
+come_back(cluster_user *user)
 {
     tutti_client *client = connect_rank(user);
 
@@ -512,15 +513,15 @@ come_back(job_user *user)
 }
 
 void *
-job_run_rank(void *arg)
+cluster_run_rank(void *arg)
 {
-    job_user *self = arg;
+    cluster_user *self = arg;
     tutti_client *client = come_back(self);
 
-    while (self->next < job.plan.step_count && !self->killed) {
+    while (self->next < cluster.plan.step_count && !self->killed) {
         const uint32_t number = self->next++;
 
-        if (plan_plays(job.plan.op_mask, number) && !run_step(self, client, number) &&
+        if (plan_plays(cluster.plan.op_mask, number) && !run_step(self, client, number) &&
             !self->killed) {
             tutti_close(client);
             client = come_back(self);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "job_private.h"
+#include "sim/cluster/cluster_private.h"
 
 #define TRIES 4 /* of the last barrier: the first may find the ends of others */
 #define LAST_MS 20000
@@ -40,7 +40,7 @@ static tutti_code
 find_group(tutti_client *client, uint32_t group, tutti_error *err)
 {
     static const char *const names[GROUPS_MAX] = {"world", "left", "right"};
-    const plan_group *of = &job.plan.groups[group];
+    const plan_group *of = &cluster.plan.groups[group];
 
     return group == 0 ? TUTTI_OK
                       : tutti_group_create(client, names[group], of->ranks, of->size, NULL, err);
@@ -69,7 +69,7 @@ run_last(void *arg)
 static bool
 try_group(uint32_t group, tutti_error *ret_why)
 {
-    const plan_group *of = &job.plan.groups[group];
+    const plan_group *of = &cluster.plan.groups[group];
     last_call calls[RANKS_MAX];
     bool well = true;
     uint32_t i;
@@ -147,17 +147,17 @@ run_end(void *arg)
 {
     uint32_t i;
 
-    for (i = 0; i < job.plan.group_count; i++) {
+    for (i = 0; i < cluster.plan.group_count; i++) {
         judge_group(i);
     }
-    for (i = 0; i < job.plan.size; i++) {
+    for (i = 0; i < cluster.plan.size; i++) {
         judge_agent(i);
     }
     return arg;
 }
 
 void
-job_judge_end(void)
+cluster_judge_end(void)
 {
     sim_task_join(sim_task_new(program_number(), run_end, NULL));
 }
