@@ -376,7 +376,8 @@ TUTTI_API tutti_code tutti_tensor_list(tutti_client *client, tutti_tensor_info *
  * the connection breaks. An op that uses such a tensor at that time goes on with its memory.
  *
  * If it ends without tutti_lease_close, the agent takes the program for dead: ops of other ranks that
- * wait for its next op fail with CALLER_GONE, until some client calls an op there.
+ * wait for its next op, sends to it and receives from it fail with CALLER_GONE, until some client calls
+ * an op there.
  *
  *     code = tutti_lease_open(client, &lease, &err);
  *     if (code == TUTTI_OK) {

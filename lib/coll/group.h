@@ -266,6 +266,12 @@ void tutti_coll_group_orphan(tutti_coll_group *group, const tutti_error *why);
 void tutti_coll_group_adopt(tutti_coll_group *group);
 
 /*
+ * The same for sends and receives: those of the other members that were called by programs that were
+ * there already fail with `why`, now and later. NULL: somebody calls again.
+ */
+void tutti_coll_group_silence(tutti_coll_group *group, const tutti_error *why);
+
+/*
  * This rank's Send had to be refused before it became an op: the Recv that it would have met fails
  * with `why`, in the order in which sends are matched.
  *

@@ -3,6 +3,9 @@
  *
  *   ops N     N all-reduces with the other ranks; "ok", or the error
  *   wait S    one more, which ends after S seconds at the latest; "ok", or milliseconds, reason and text of the error
+ *   send R    the tensor to rank R; answers as "wait" does
+ *   recv R    one from rank R; 1000 = from any
+ *   within S  how long the next ones take at most; "ok"
  *   queue N   N all-reduces by a completion queue that is opened for it and left open, 100 at a time; "ok", or the error
  *   fd N      the same one by one, by a queue whose descriptor is waited for
  *   line N    the same by a pipeline that is opened for it
@@ -82,16 +85,60 @@ do_ops(unsigned long count)
 }
 
 static void
+tell_end(uint64_t before, tutti_code code, const tutti_error *err)
+{
+    if (code == TUTTI_OK) {
+        (void)printf("ok\n");
+    } else {
+        (void)printf("%" PRIu64 " %s %s\n", now_ms() - before, err->reason, err->text);
+    }
+}
+
+static void
 do_wait(unsigned long seconds)
 {
     const uint64_t before = now_ms();
     tutti_error err = {0};
 
-    if (reduce_once((uint32_t)seconds * 1000, &err) == TUTTI_OK) {
-        (void)printf("ok\n");
-    } else {
-        (void)printf("%" PRIu64 " %s %s\n", now_ms() - before, err.reason, err.text);
-    }
+    tell_end(before, reduce_once((uint32_t)seconds * 1000, &err), &err);
+}
+
+static uint32_t message_ms = 60000;
+
+static void
+do_within(unsigned long seconds)
+{
+    message_ms = (uint32_t)seconds * 1000;
+    (void)printf("ok\n");
+}
+
+static tutti_op
+message_with(unsigned long rank)
+{
+    tutti_op op = op_within(message_ms);
+
+    op.peer = rank == 1000 ? TUTTI_ANY_SOURCE : (int32_t)rank;
+    return op;
+}
+
+static void
+do_send(unsigned long rank)
+{
+    const tutti_op op = message_with(rank);
+    const uint64_t before = now_ms();
+    tutti_error err = {0};
+
+    tell_end(before, tutti_send(client, &op, NULL, &err), &err);
+}
+
+static void
+do_recv(unsigned long rank)
+{
+    const tutti_op op = message_with(rank);
+    const uint64_t before = now_ms();
+    tutti_error err = {0};
+
+    tell_end(before, tutti_recv(client, &op, NULL, &err), &err);
 }
 
 /* How the next op of the queue has ended. */
@@ -411,7 +458,8 @@ do_line(const char *agent, const char *word, unsigned long number)
     } words[] = {{"ops", do_ops},     {"wait", do_wait},        {"queue", do_queue},
                  {"fd", do_fd},       {"line", do_line_of_ops}, {"hang", do_hang},
                  {"flood", do_flood}, {"leave", do_leave},      {"again", do_again},
-                 {"turns", do_turns}, {"lease", do_lease},      {"shrink", do_shrink}};
+                 {"turns", do_turns}, {"lease", do_lease},      {"shrink", do_shrink},
+                 {"send", do_send},   {"recv", do_recv},        {"within", do_within}};
     size_t i;
 
     for (i = 0; i < sizeof(words) / sizeof(words[0]); i++) {

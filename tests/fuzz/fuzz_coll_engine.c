@@ -516,7 +516,7 @@ post_all(void)
 static void
 make_up(uint32_t to)
 {
-    tutti_packet packet = {.kind = 1 + (tutti_packet_kind)fuzz_take(1) % TUTTI_PACKET_OVER,
+    tutti_packet packet = {.kind = 1 + (tutti_packet_kind)fuzz_take(1) % TUTTI_PACKET_SILENT,
                            .from = (uint32_t)fuzz_take(1) % (our.size + 1),
                            .tag = (uint32_t)fuzz_take(1) % 4,
                            .job_id = JOB,

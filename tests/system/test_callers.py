@@ -142,6 +142,90 @@ class Callers(Programs, ClusterCase):
         self.run_ops(clients)
 
 
+class Messages(Programs, ClusterCase):
+    """Sends and receives, which have no order that a refusal could stand in."""
+
+    def assert_message_told(self, client, rank, pid):
+        took, reason, text = client.hear().split(" ", 2)
+        self.assertEqual(reason, "CALLER_GONE", text)
+        self.assertLess(int(took), SOON_MS)
+        self.assertEqual(text, "group world tag 0: rank %d does not call it: its program lane_program (pid %d) has ended"
+                         % (rank, pid))
+
+    def assert_meets(self, sender, source, receiver, target):
+        """A receive may come before the news that somebody sends again."""
+        until = time.monotonic() + LONG_S
+        sender.say("send", target)
+        while (said := receiver.ask("recv", source)) != "ok":
+            self.assertIn("CALLER_GONE", said)
+            self.assertLess(time.monotonic(), until)
+        self.assertEqual(sender.hear(), "ok")
+
+    def test_who_waits_for_a_killed_program_is_told_at_once_and_later(self):
+        """The program has called collectives only, and then messages only."""
+        for first in ("ops", "send"):
+            clients = [self.start(rank) for rank in range(3)]
+            if first == "ops":
+                self.run_ops(clients)
+            else:
+                self.assert_meets(clients[0], 0, clients[1], 1)
+            clients[1].say("recv", 0)
+            clients[2].say("send", 0)
+            self.wait_entered(1)
+            self.wait_entered(2)
+            self.kill(clients[0])
+            for client in clients[1:]:
+                self.assert_message_told(client, 0, clients[0].process.pid)
+            clients[1].say("send", 0)
+            clients[2].say("recv", 0)
+            for client in clients[1:]:
+                self.assert_message_told(client, 0, clients[0].process.pid)
+            self.assert_meets(clients[1], 1, clients[2], 2)  # the others go on
+            clients[0] = self.start(0)
+            self.assert_meets(clients[0], 0, clients[1], 1)
+            self.assert_meets(clients[1], 1, clients[0], 0)
+            for client in clients:
+                self.kill(client)
+
+    def test_a_receive_from_any_ends_when_no_program_is_left(self):
+        clients = [self.start(rank) for rank in range(3)]
+        self.run_ops(clients)
+        clients[1].say("recv", 1000)
+        self.wait_entered(1)
+        self.kill(clients[0])
+        self.kill(clients[2])
+        took, reason, _ = clients[1].hear().split(" ", 2)
+        self.assertEqual(reason, "CALLER_GONE")
+        self.assertLess(int(took), SOON_MS)
+
+    def test_while_another_program_of_the_rank_sends_and_receives_nobody_is_told(self):
+        clients = [self.start(rank) for rank in range(3)]
+        other = self.start(0)
+        self.assert_meets(other, 0, clients[1], 1)
+        self.assert_meets(clients[0], 0, clients[1], 1)
+        clients[1].say("recv", 0)
+        self.wait_entered(1)
+        self.kill(clients[0])
+        self.assertEqual(other.ask("send", 1), "ok")
+        self.assertEqual(clients[1].hear(), "ok")
+        clients[1].say("recv", 0)
+        self.kill(other)
+        self.assertEqual(clients[1].hear().split()[1], "CALLER_GONE")
+
+    def test_a_program_without_a_lease_or_that_has_closed_it_is_waited_for(self):
+        for lease in (0, 1):
+            clients = [self.start(rank, lease) for rank in range(3)]
+            self.run_ops(clients)
+            if lease:
+                self.assertEqual(clients[0].ask("lease", 0), "ok")
+            self.kill(clients[0])
+            for client, word in zip(clients[1:], ("recv", "send")):
+                self.assertEqual(client.ask("within", 1), "ok")
+                client.say(word, 0)
+            for client in clients[1:]:
+                self.assertEqual(client.hear().split()[1], "TIMEOUT")
+
+
 class Shrinks(Programs, LaneCase):
     def test_shrink_does_not_wait_for_it(self):
         clients = [self.start(rank) for rank in range(3)]

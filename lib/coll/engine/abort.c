@@ -395,42 +395,55 @@ tutti_coll_group_pass(tutti_coll_group *group, tutti_coll_pass *pass)
     return !stopping;
 }
 
-typedef struct over {
+/* News of this rank's callers, for all members. */
+typedef struct caller_news {
     tutti_coll_item item;
     tutti_coll_group *group;
     uint64_t epoch;
-} over;
+    tutti_packet_kind kind;
+    bool has_why;
+    tutti_error why;
+} caller_news;
 
 static void
-run_over(tutti_coll_engine *engine, tutti_coll_item *item)
+run_caller_news(tutti_coll_engine *engine, tutti_coll_item *item)
 {
-    over *self = tutti_container_of(item, over, item);
+    caller_news *self = tutti_container_of(item, caller_news, item);
     tutti_coll_group *group = self->group;
+    const bool live = self->epoch == group->live_epoch || self->kind == TUTTI_PACKET_SILENT;
 
     (void)engine;
-    if (!group->closed && self->epoch == group->live_epoch) {
-        tell_members(group, TUTTI_PACKET_OVER, self->epoch, group->begun, NULL);
+    if (!group->closed && live) {
+        tell_members(group, self->kind, group->live_epoch, group->begun,
+                     self->has_why ? &self->why : NULL);
     }
     tutti_coll_group_unref(group);
     free(self);
 }
 
-/* `stopping` is looked at under the lock, as in tutti_coll_group_resync. */
-void
-tutti_coll_group_over(tutti_coll_group *group)
+/* `stopping` is looked at under the lock, as in tutti_coll_group_resync. Without memory the others'
+ * next callers wait some seconds, and their sends and receives until their deadlines. */
+static void
+push_caller_news(tutti_coll_group *group, tutti_packet_kind kind, const tutti_error *why)
 {
     tutti_coll_engine *engine = group->engine;
-    over *self = calloc(1, sizeof(*self));
+    caller_news *self = calloc(1, sizeof(*self));
     bool stopping;
 
     if (self == NULL) {
-        return; /* the others' next callers wait some seconds */
+        return;
+    }
+    *self = (caller_news){.item.run = run_caller_news, .group = group, .kind = kind};
+    if (why != NULL) {
+        self->has_why = true;
+        self->why = *why;
+        tutti_error_set_op(&self->why, group->name, 0, (int32_t)engine->rank);
     }
     (void)pthread_mutex_lock(&engine->lock);
     stopping = engine->stopping;
     if (!stopping) {
         atomic_fetch_add(&group->refs, 1);
-        *self = (over){.item.run = run_over, .group = group, .epoch = group->epoch};
+        self->epoch = group->epoch;
     }
     (void)pthread_mutex_unlock(&engine->lock);
     if (stopping) {
@@ -438,6 +451,18 @@ tutti_coll_group_over(tutti_coll_group *group)
     } else {
         tutti_coll_engine_push(engine, &self->item);
     }
+}
+
+void
+tutti_coll_group_over(tutti_coll_group *group)
+{
+    push_caller_news(group, TUTTI_PACKET_OVER, NULL);
+}
+
+void
+tutti_coll_group_silence(tutti_coll_group *group, const tutti_error *why)
+{
+    push_caller_news(group, TUTTI_PACKET_SILENT, why);
 }
 
 bool

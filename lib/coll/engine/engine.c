@@ -689,16 +689,16 @@ route_in_group(tutti_coll_group *group, const arrival *it)
     case TUTTI_PACKET_TAKEN:
     case TUTTI_PACKET_REFUSED:
     case TUTTI_PACKET_RESET:
+    case TUTTI_PACKET_SILENT:
     default:
         break;
     }
     drop_arrival(engine, it);
 }
 
-/* Was it sent by a process that has been replaced? Its rank is a member still, and its packets may
- * have waited in the network or in a ring. */
-static bool
-is_stale(tutti_coll_engine *engine, const tutti_packet *packet)
+/* Its rank is a member still, and its packets may have waited in the network or in a ring. */
+bool
+tutti_coll_is_stale(tutti_coll_engine *engine, const tutti_packet *packet)
 {
     unsigned char key[8];
     tutti_map_node *node = tutti_map_find(&engine->peers, tutti_map_key_u64(key, packet->from));
@@ -731,11 +731,13 @@ route_to_unopened(tutti_coll_engine *engine, const arrival *it)
 /*
  * QUERY, RESET and answers to sends need no open group: they are about ranks and ids. An epoch that
  * is newer than ours will come with the coordinator's news, so the packet waits. An older epoch is
- * over on all ranks.
+ * over on all ranks; but programs live through epochs, so SILENT is news of any.
  */
 static void
 route_packet(tutti_coll_engine *engine, const arrival *it)
 {
+    bool member;
+
     tutti_coll_group *group;
 
     if (it->packet.kind == TUTTI_PACKET_QUERY) {
@@ -757,8 +759,11 @@ route_packet(tutti_coll_engine *engine, const arrival *it)
                                       it->size, it->rndv);
             return;
         }
-        if (it->packet.epoch == group->live_epoch && !is_stale(engine, &it->packet) &&
-            tutti_coll_group_rank_of(group, it->packet.from) != NO_RANK) {
+        member = !tutti_coll_is_stale(engine, &it->packet) &&
+                 tutti_coll_group_rank_of(group, it->packet.from) != NO_RANK;
+        if (member && it->packet.kind == TUTTI_PACKET_SILENT) {
+            tutti_coll_p2p_silent(group, &it->packet, it->data, it->size);
+        } else if (member && it->packet.epoch == group->live_epoch) {
             route_in_group(group, it);
             return;
         }
@@ -793,7 +798,8 @@ tutti_coll_arrive(void *arg, const void *header, size_t header_size, const void 
         drop_arrival(engine, &it);
         return;
     }
-    if (it.packet.kind == TUTTI_PACKET_ABORT || it.packet.kind == TUTTI_PACKET_OVER) {
+    if (it.packet.kind == TUTTI_PACKET_ABORT || it.packet.kind == TUTTI_PACKET_OVER ||
+        it.packet.kind == TUTTI_PACKET_SILENT) {
         it.packet.came_ns = tutti_clock_ns();
     }
     route_packet(engine, &it);

@@ -10,6 +10,7 @@
 #include <stddef.h>
 
 #include "coll/coll.h"
+#include "coll/packet/packet.h"
 #include "coll/state/engine.h"
 #include "coll/transport.h"
 
@@ -34,6 +35,9 @@ bool tutti_coll_progress_inline(tutti_coll_engine *engine);
  * borrowed until return; the rndv is now the engine's, which pulls or drops it. */
 void tutti_coll_arrive(void *engine, const void *header, size_t header_size, const void *data,
                        size_t size, tutti_transport_rndv *rndv);
+
+/* Was it sent by a process that has been replaced? */
+bool tutti_coll_is_stale(tutti_coll_engine *engine, const tutti_packet *packet);
 
 /* Route packets that waited once more: the event of events.h. */
 void coll_route_replay(tutti_coll_engine *engine, tutti_list_node *where);

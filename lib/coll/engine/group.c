@@ -25,6 +25,7 @@
 #include "coll/engine/device_pending.h"
 #include "coll/engine/engine.h"
 #include "coll/engine/op.h"
+#include "coll/engine/p2p.h"
 #include "coll/net/peer.h"
 #include "coll/net/unexpected.h"
 #include "coll/state/events.h"
@@ -212,6 +213,7 @@ new_group(tutti_coll_engine *engine, const uint32_t *ranks, uint32_t count)
     tutti_list_init(&group->sends);
     tutti_list_init(&group->metas);
     tutti_list_init(&group->receives);
+    tutti_list_init(&group->silent);
     return group;
 }
 
@@ -471,6 +473,7 @@ tutti_coll_group_drop(tutti_coll_group *group)
     tutti_coll_unpark_all(engine, &group->metas);
     free(group->retracted);
     group->retracted = NULL;
+    tutti_coll_p2p_forget_silent(group, NO_RANK);
     note_gone(engine, group->id);
     tutti_timers_stop(&engine->timers, &group->loss_timer);
     tutti_timers_stop(&engine->timers, &group->close_timer);

@@ -103,6 +103,119 @@ was_retracted(const tutti_coll_group *group, const tutti_packet *packet)
     return false;
 }
 
+/* ------------------------------ members whose program has ended */
+
+typedef struct silent_member {
+    tutti_list_node link;
+    tutti_packet packet; /* the SILENT: its rank and process, and when it came */
+    tutti_error why;
+} silent_member;
+
+void
+tutti_coll_p2p_forget_silent(tutti_coll_group *group, uint32_t from)
+{
+    tutti_list_node *link;
+    tutti_list_node *spare;
+
+    tutti_list_each(link, spare, &group->silent)
+    {
+        silent_member *one = tutti_container_of(link, silent_member, link);
+
+        if (from == NO_RANK || one->packet.from == from) {
+            tutti_list_remove(link);
+            free(one);
+        }
+    }
+}
+
+/* The last who could meet this op, if none is left; NULL: somebody may. A program that came behind the end
+ * of another one is of the next run, and waits for its partner there, which may start a moment later. */
+static const silent_member *
+find_silent(const tutti_coll_op *op)
+{
+    const tutti_coll_group *group = op->group;
+    const bool any = op->args.peer == TUTTI_COLL_ANY_SOURCE;
+    const silent_member *found = NULL;
+    const tutti_list_node *link;
+    uint32_t left = any ? group->size - 1 : 1;
+
+    for (link = group->silent.next; link != &group->silent; link = link->next) {
+        const silent_member *one = tutti_container_of(link, silent_member, link);
+
+        if ((any || group->ranks[op->args.peer] == one->packet.from) && op->caller_ns != 0 &&
+            op->caller_ns < one->packet.came_ns &&
+            !tutti_coll_is_stale(group->engine, &one->packet)) {
+            found = one;
+            left--;
+        }
+    }
+    return left == 0 ? found : NULL;
+}
+
+/* Returns whether it has failed. */
+static bool
+fail_if_silent(tutti_coll_op *op)
+{
+    const silent_member *found = find_silent(op);
+    const tutti_coll_group *group = op->group;
+    tutti_error err;
+
+    if (found != NULL) {
+        (void)TUTTI_FAIL_FOR(&err, found->why.code, found->why.reason,
+                             "group %s tag %" PRIu32 ": %.700s", group->name, op->args.tag,
+                             found->why.text);
+        tutti_error_set_op(&err, group->name, 0, (int32_t)found->packet.from);
+        tutti_coll_op_fail(op, &err, true);
+    }
+    return found != NULL;
+}
+
+/* A receive that nothing has come for; a send that was not taken. */
+static bool
+is_unmet(const tutti_coll_op *op)
+{
+    return op->phase == PHASE_P2P && !op->ended &&
+           (op->args.kind == TUTTI_COLL_SEND || !tutti_list_empty(&op->item.link));
+}
+
+static void
+fail_silent(tutti_coll_group *group)
+{
+    tutti_coll_engine *engine = group->engine;
+    unsigned char key[8];
+    uint64_t id = 0;
+    tutti_map_node *node;
+
+    while ((node = tutti_map_from(&engine->ops, tutti_map_key_u64(key, id))) != NULL) {
+        tutti_coll_op *op = tutti_container_of(node, tutti_coll_op, by_id);
+
+        id = op->id + 1; /* others may end with it */
+        if (op->group == group && is_unmet(op)) {
+            (void)fail_if_silent(op);
+        }
+    }
+}
+
+/* Without memory, who waits for that member waits until the deadline. */
+void
+tutti_coll_p2p_silent(tutti_coll_group *group, const tutti_packet *packet, const void *data,
+                      size_t size)
+{
+    silent_member *one;
+
+    tutti_coll_p2p_forget_silent(group, packet->from);
+    one = size == 0 ? NULL : calloc(1, sizeof(*one));
+    if (one != NULL) {
+        one->packet = *packet;
+        tutti_packet_read_error(data, size, &one->why);
+        tutti_list_init(&one->link);
+        tutti_list_add(&group->silent, &one->link);
+        fail_silent(group);
+    }
+}
+
+/* ------------------------------ a message that comes */
+
 static void
 drop_late(tutti_coll_engine *engine, tutti_transport_rndv *rndv)
 {
@@ -320,6 +433,9 @@ begin_recv(tutti_coll_op *op)
         tutti_coll_op_fail(op, &err, true);
         return;
     }
+    if (stored == NULL && fail_if_silent(op)) {
+        return;
+    }
     if (stored == NULL) {
         tutti_list_add(&group->receives, &op->item.link);
         op->held = true;
@@ -379,9 +495,14 @@ begin_send(tutti_coll_op *op)
 void
 tutti_coll_p2p_begin(tutti_coll_op *op)
 {
-    op->phase = PHASE_P2P;
+    const bool sends = op->args.kind == TUTTI_COLL_SEND;
+
     op->backend_state = NULL;
-    if (op->args.kind == TUTTI_COLL_SEND) {
+    if (sends && fail_if_silent(op)) {
+        return;
+    }
+    op->phase = PHASE_P2P;
+    if (sends) {
         begin_send(op);
     } else {
         begin_recv(op);

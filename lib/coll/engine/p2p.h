@@ -29,6 +29,11 @@ void tutti_coll_p2p_retract(tutti_coll_group *group, const tutti_packet *packet,
                             size_t size);
 /* The op has failed: tell the other side, if there is one, and free what the matching has made. */
 void tutti_coll_p2p_failed(tutti_coll_op *op, const tutti_error *err);
+/* A SILENT has come: nobody sends or receives at its sender, or (size 0) somebody does again. */
+void tutti_coll_p2p_silent(tutti_coll_group *group, const tutti_packet *packet, const void *data,
+                           size_t size);
+/* NO_RANK = of all members */
+void tutti_coll_p2p_forget_silent(tutti_coll_group *group, uint32_t from);
 /* The Recv that has matched this send (and is not over). NULL: none has. */
 tutti_coll_op *tutti_coll_p2p_taker(tutti_coll_group *group, uint32_t from, uint64_t send_id);
 

@@ -25,9 +25,9 @@
 #define DELAY_MS_MAX 60000
 
 static const char *const points[TUTTI_FAULT_POINTS] = {
-    "",      "agree",       "data",        "abort",    "query",       "report",   "send",
-    "taken", "refused",     "retract",     "meta",     "leave",       "reset",    "unsent",
-    "over",  "after-agree", "before-data", "mid-data", "before-done", "after-key"};
+    "",      "agree",   "data",        "abort",       "query",    "report",      "send",
+    "taken", "refused", "retract",     "meta",        "leave",    "reset",       "unsent",
+    "over",  "silent",  "after-agree", "before-data", "mid-data", "before-done", "after-key"};
 static const char *const actions[] = {"", "delay", "drop", "duplicate", "cut", "kill", "stop"};
 
 static struct {
@@ -81,7 +81,7 @@ read_action(const char *text, size_t size, tutti_fault_rule *rule)
         return rule->delay_ms > 0;
     }
     if ((rule->action == TUTTI_FAULT_DROP || rule->action == TUTTI_FAULT_DUPLICATE) &&
-        rule->point > TUTTI_PACKET_OVER) {
+        rule->point > TUTTI_PACKET_SILENT) {
         return false;
     }
     return rule->action != TUTTI_FAULT_NOTHING && value == NULL;
@@ -109,9 +109,10 @@ tutti_fault_read_rule(const char *text, tutti_fault_rule *ret_rule, tutti_error 
     return TUTTI_FAIL_FOR(
         err, TUTTI_INVALID_ARGUMENT, "BAD_OPTION",
         "TUTTI_CHAOS=%.100s: need POINT:ACTION[:N], POINT agree, data, abort, query, "
-        "report, send, taken, refused, retract, meta, leave, reset, unsent, over, after-agree, "
-        "before-data, "
-        "mid-data, before-done or after-key, ACTION delay=MS (up to %d), cut, kill, stop, and "
+        "report, send, taken, refused, retract, meta, leave, reset, unsent, over, silent, "
+        "after-agree, "
+        "before-data, mid-data, before-done or after-key, ACTION delay=MS (up to %d), cut, kill, "
+        "stop, and "
         "for packets drop or duplicate",
         text, DELAY_MS_MAX);
 }

@@ -29,12 +29,12 @@
 #define TUTTI_FAULT_RULE_BYTES 120
 
 typedef enum tutti_fault_point {
-    /* 1 to TUTTI_PACKET_OVER: packets of that kind */
-    TUTTI_FAULT_AFTER_AGREE = TUTTI_PACKET_OVER + 1, /* all ranks have said the same */
-    TUTTI_FAULT_BEFORE_DATA,                         /* the backend's first round */
-    TUTTI_FAULT_MID_DATA,                            /* each later one */
-    TUTTI_FAULT_BEFORE_DONE,                         /* its caller has not heard yet */
-    TUTTI_FAULT_AFTER_KEY,                           /* the control loop passes it, as it joins */
+    /* 1 to TUTTI_PACKET_SILENT: packets of that kind */
+    TUTTI_FAULT_AFTER_AGREE = TUTTI_PACKET_SILENT + 1, /* all ranks have said the same */
+    TUTTI_FAULT_BEFORE_DATA,                           /* the backend's first round */
+    TUTTI_FAULT_MID_DATA,                              /* each later one */
+    TUTTI_FAULT_BEFORE_DONE,                           /* its caller has not heard yet */
+    TUTTI_FAULT_AFTER_KEY,                             /* the control loop passes it, as it joins */
     TUTTI_FAULT_POINTS,
 } tutti_fault_point;
 

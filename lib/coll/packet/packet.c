@@ -103,7 +103,7 @@ tutti_packet_read(const void *bytes, size_t size, tutti_packet *ret_packet)
         return false;
     }
     kind = get_u32(&at);
-    if (kind < TUTTI_PACKET_AGREE || kind > TUTTI_PACKET_OVER) {
+    if (kind < TUTTI_PACKET_AGREE || kind > TUTTI_PACKET_SILENT) {
         return false;
     }
     ret_packet->kind = (tutti_packet_kind)kind;

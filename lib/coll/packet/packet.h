@@ -33,6 +33,8 @@ typedef enum tutti_packet_kind {
     TUTTI_PACKET_RESET = 12,  /* our connection was torn down `extra` times: do so, too */
     TUTTI_PACKET_UNSENT = 13, /* in place of a SEND that was refused; data: an error */
     TUTTI_PACKET_OVER = 14,   /* the sender's caller of ops up to `sequence` has gone */
+    TUTTI_PACKET_SILENT = 15, /* nobody sends or receives at the sender any more; data: an error;
+                                 none = somebody does again */
 } tutti_packet_kind;
 
 typedef struct tutti_packet {
@@ -46,7 +48,7 @@ typedef struct tutti_packet {
     uint64_t epoch; /* of the group */
     uint64_t sequence;
     uint64_t extra;
-    /* Of an ABORT, an OVER or a parked AGREE, on tutti_clock_ns(): not on the wire. */
+    /* Of an ABORT, an OVER, a SILENT or a parked AGREE, on tutti_clock_ns(): not on the wire. */
     uint64_t came_ns;
 } tutti_packet;
 

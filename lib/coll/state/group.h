@@ -67,6 +67,7 @@ struct tutti_coll_group {
     struct coll_retracted *retracted;
     /* Recv ops nobody has sent to: by their items. None of them fits a packet in `sends`. */
     tutti_list_node receives;
+    tutti_list_node silent; /* members at which nobody sends or receives (p2p.c) */
     tutti_timer loss_timer;
     tutti_timer close_timer;
     uint32_t lost_rank; /* a member that is gone, of the job; NO_RANK = all there */

@@ -1,5 +1,5 @@
 /*
- * Who calls the collectives of a group, and whether that program still lives. Control loop.
+ * Who calls the ops of a group, and whether that program still lives. Control loop.
  */
 #ifndef TUTTI_SERVER_AGENT_OP_CALLER_H
 #define TUTTI_SERVER_AGENT_OP_CALLER_H
@@ -9,8 +9,8 @@
 
 /*
  * The client's program has ended without a word. Of each group whose last collective here it has
- * called, the others may wait for the next one: they are told at once, until somebody calls here
- * again.
+ * called, or whose last send or receive, the others may wait for the next one: they are told at once,
+ * until somebody calls here again.
  */
 void agent_caller_lose(tutti_agent *agent, uint64_t client, const char *program);
 

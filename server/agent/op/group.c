@@ -477,6 +477,7 @@ agent_group_known(agent_group *group, const agent_group_found *found)
     agent_group_limit(group);
     group->passed_ns = 0;
     group->orphan = false;
+    group->silent = false;
     if (found->count <= AGENT_MEET_MAX && strcmp(group->name, "world") == 0) {
         tutti_coll_group_meet(group->coll);
     }

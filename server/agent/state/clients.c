@@ -211,6 +211,22 @@ agent_client_release(agent_clients *clients, agent_client *client)
     return came_ns;
 }
 
+bool
+agent_clients_has(agent_clients *clients, uint64_t number)
+{
+    tutti_map_node *node;
+
+    for (node = tutti_map_first(&clients->by_key); node != NULL && number != 0;
+         node = tutti_map_next(node)) {
+        const agent_client *client = tutti_container_of(node, agent_client, node);
+
+        if (client->number == number) {
+            return client->streams + client->ops > 0 && !client->lost;
+        }
+    }
+    return false;
+}
+
 uint64_t
 agent_client_came_ns(const agent_client *client)
 {

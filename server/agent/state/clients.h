@@ -75,6 +75,9 @@ uint64_t agent_client_came_ns(const agent_client *client);
 /* Never 0, and never that of another one. */
 uint64_t agent_client_number(const agent_client *client);
 
+/* Is it there: has it a stream, or an op in flight? The end of one without a stream is not noticed. */
+bool agent_clients_has(agent_clients *clients, uint64_t number);
+
 bool agent_client_is_lost(const agent_client *client);
 
 #endif

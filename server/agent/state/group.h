@@ -12,6 +12,7 @@
 #include "server/agent/state/types.h"
 
 #define AGENT_PROGRAM_SIZE 64 /* a client's program in words, as the client gives it */
+#define AGENT_MESSENGERS 4    /* programs of a rank that send and receive, the last ones */
 
 /*
  * A group as this agent knows it. Control loop. op/group.c has its states.
@@ -55,7 +56,9 @@ struct agent_group {
     bool broken;      /* a member is gone, as far as we know; its return is news soon */
     tutti_timer backoff; /* until the first op in line is let go */
     uint64_t caller;     /* number of the client that called the last collective; 0 = none */
-    bool orphan;         /* that client's program has ended, and nobody has called since */
+    uint64_t messengers[AGENT_MESSENGERS]; /* likewise, of sends and receives, the last one first */
+    bool orphan;                   /* the caller's program has ended, and nobody has called since */
+    bool silent;                   /* likewise, the last messenger's */
     char gone[AGENT_PROGRAM_SIZE]; /* the program that has ended last */
     uint64_t timeout_ns;           /* of its ops that have no time limit; 0 = --op-timeout */
     uint64_t next_epoch; /* of an elastic world: changes to that when its ops have ended, ... */

@@ -168,6 +168,136 @@ test_orphan__that_nobody_waits_for_takes_no_number(void **state)
     world_close(&w);
 }
 
+/* A send or receive of a program that came then; 0 = not known. */
+static run *
+message_of(world *w, uint32_t rank, tutti_coll_kind kind, uint32_t peer, uint64_t caller_ns)
+{
+    run *one = run_new(kind);
+
+    run_give(one, TUTTI_DTYPE_INT32, 1, kind == TUTTI_COLL_SEND ? &numbers[rank] : NULL,
+             kind == TUTTI_COLL_SEND ? NULL : &numbers[rank]);
+    one->op.args.peer = peer;
+    one->op.caller_ns = caller_ns;
+    run_post(one, w->groups[rank], LONG_MS);
+    return one;
+}
+
+static void
+silence_rank(world *w, uint32_t rank)
+{
+    tutti_error why;
+
+    (void)TUTTI_FAIL_FOR(&why, TUTTI_CANCELLED, "CALLER_GONE", "the program of rank %" PRIu32,
+                         rank);
+    tutti_coll_group_silence(w->groups[rank], &why);
+}
+
+static void
+check_silent(run *one, int32_t rank)
+{
+    char text[64];
+
+    assert_int_equal(run_wait(one), TUTTI_CANCELLED);
+    assert_string_equal(one->err.reason, "CALLER_GONE");
+    (void)snprintf(text, sizeof(text), "group world tag 0: the program of rank %" PRId32, rank);
+    assert_string_equal(one->err.text, text);
+    assert_int_equal(one->err.rank, rank);
+    run_free(one);
+}
+
+/* Where the world goes on, they meet: one from each to the next. */
+static void
+check_messages_go_on(world *w, uint64_t caller_ns)
+{
+    run *runs[2 * WORLD_MAX];
+    uint32_t i;
+
+    for (i = 0; i < w->size; i++) {
+        runs[2 * i] = message_of(w, i, TUTTI_COLL_RECV, (i + w->size - 1) % w->size, caller_ns);
+        runs[2 * i + 1] = message_of(w, i, TUTTI_COLL_SEND, (i + 1) % w->size, caller_ns);
+    }
+    for (i = 0; i < 2 * w->size; i++) {
+        assert_int_equal(run_wait(runs[i]), TUTTI_OK);
+        run_free(runs[i]);
+    }
+}
+
+static void
+test_silence__ends_sends_and_receives_that_wait_until_somebody_calls(void **state)
+{
+    const uint64_t before_ns = came_before_ns();
+    run *runs[3];
+    world w;
+    int i;
+
+    (void)state;
+    world_open(&w, world_transport_fake, 3);
+    runs[0] = message_of(&w, 0, TUTTI_COLL_RECV, 1, before_ns);
+    runs[1] = message_of(&w, 2, TUTTI_COLL_SEND, 1, before_ns);
+    runs[2] = message_of(&w, 2, TUTTI_COLL_RECV, 0, before_ns);
+    silence_rank(&w, 1);
+    check_silent(runs[0], 1);
+    check_silent(runs[1], 1);
+    for (i = 0; i < 2; i++) { /* called later */
+        check_silent(message_of(&w, 0, TUTTI_COLL_SEND, 1, before_ns), 1);
+        check_silent(message_of(&w, 2, TUTTI_COLL_RECV, 1, before_ns), 1);
+    }
+    runs[0] = message_of(&w, 0, TUTTI_COLL_SEND, 2, before_ns);
+    for (i = 0; i < 3; i += 2) {
+        assert_int_equal(run_wait(runs[i]), TUTTI_OK);
+        run_free(runs[i]);
+    }
+    tutti_coll_group_silence(w.groups[1], NULL);
+    pass_by(&w, 1, 0);
+    pass_by(&w, 1, 2);
+    check_messages_go_on(&w, before_ns);
+    assert_int_equal(w.engines[1]->unexpected_count, 0);
+    world_close(&w);
+}
+
+/* From any rank: while one is left, that one may send. */
+static void
+test_silence__ends_a_receive_from_any_with_the_last_rank(void **state)
+{
+    const uint64_t before_ns = came_before_ns();
+    run *one;
+    world w;
+
+    (void)state;
+    world_open(&w, world_transport_fake, 3);
+    one = message_of(&w, 0, TUTTI_COLL_RECV, TUTTI_COLL_ANY_SOURCE, before_ns);
+    silence_rank(&w, 1);
+    check_silent(message_of(&w, 0, TUTTI_COLL_RECV, 1, before_ns), 1);
+    silence_rank(&w, 2);
+    check_silent(one, 2);
+    check_silent(message_of(&w, 0, TUTTI_COLL_RECV, TUTTI_COLL_ANY_SOURCE, before_ns), 2);
+    world_close(&w);
+}
+
+/* What was sent before is taken; and programs of the next run do not start at one moment. */
+static void
+test_silence__spares_what_has_come_and_programs_that_came_later(void **state)
+{
+    run *runs[2];
+    world w;
+
+    (void)state;
+    world_open(&w, world_transport_fake, 3);
+    runs[0] = message_of(&w, 1, TUTTI_COLL_SEND, 0, 0);
+    pass_by(&w, 1, 2);
+    silence_rank(&w, 1);
+    check_silent(message_of(&w, 2, TUTTI_COLL_SEND, 1, came_before_ns()), 1);
+    runs[1] = message_of(&w, 0, TUTTI_COLL_RECV, 1, came_before_ns());
+    assert_int_equal(run_wait(runs[0]), TUTTI_OK);
+    assert_int_equal(run_wait(runs[1]), TUTTI_OK);
+    run_free(runs[0]);
+    run_free(runs[1]);
+    check_silent(message_of(&w, 0, TUTTI_COLL_RECV, 1, came_before_ns()), 1);
+    check_messages_go_on(&w, 0); /* of callers that are not known */
+    check_messages_go_on(&w, tutti_clock_ns() + TUTTI_NS_PER_S);
+    world_close(&w);
+}
+
 int
 main(void)
 {
@@ -175,6 +305,9 @@ main(void)
         cmocka_unit_test(test_orphan__refuses_what_the_others_wait_in_until_somebody_calls),
         cmocka_unit_test(test_orphan__lets_programs_wait_that_came_later),
         cmocka_unit_test(test_orphan__that_nobody_waits_for_takes_no_number),
+        cmocka_unit_test(test_silence__ends_sends_and_receives_that_wait_until_somebody_calls),
+        cmocka_unit_test(test_silence__ends_a_receive_from_any_with_the_last_rank),
+        cmocka_unit_test(test_silence__spares_what_has_come_and_programs_that_came_later),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
