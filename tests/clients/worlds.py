@@ -32,7 +32,7 @@ class Cluster:
         self,
         size,
         secure=False,
-        listen="127.0.0.1:0",
+        listen=None,
         gpus=False,
         coordinator_options=(),
         agent_options=(),
@@ -58,7 +58,7 @@ class Cluster:
             for rank in range(size):
                 words = ["--coordinator", self.coordinator.address, "--world-size", str(size)]
                 words += ["--rank", str(rank)]
-                where = listen % rank if "%d" in listen else listen
+                where = listen % rank if listen else None
                 self.agents.append(support.Program("tutti-agent", *words, *options, listen=where, environment=known))
         except BaseException:
             self.kill()

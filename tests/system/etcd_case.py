@@ -4,11 +4,11 @@ import atexit
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 
 import support
+from support import free_port
 
 running = set()  # processes of ours: none is to outlive us
 
@@ -46,12 +46,6 @@ def end(process, number=signal.SIGKILL):
     code = process.wait(support.STOP_S)
     running.discard(process)
     return code
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 class Etcd:

@@ -33,6 +33,8 @@ except ImportError as missing:
     skip_all("%s: install python3-grpcio" % missing)
 
 SOURCE = os.environ["TUTTI_SOURCE"]
+sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
+from ports import free_port  # noqa: E402
 BUILD = os.environ["TUTTI_BUILD"]
 PROGRAMS = os.environ.get("TUTTI_PROGRAMS", BUILD)
 
@@ -177,8 +179,12 @@ class Program:
     all = weakref.WeakSet()  # whose logs a failed test shows
     left = []  # those that a failure has left, kept until their logs are shown
 
-    def __init__(self, name, *options, environment=None, listen="127.0.0.1:0", host=None):
-        """`host`: of tests/support/namespaces.py, to run in; None = here."""
+    def __init__(self, name, *options, environment=None, listen=None, host=None):
+        """
+        listen  None = at a port that no other program takes, so that it can be started again there
+        host    of tests/support/namespaces.py, to run in; None = here
+        """
+        listen = "127.0.0.1:%d" % free_port() if listen is None else listen
         self.folder = tempfile.TemporaryDirectory(prefix="tutti-test-")
         self.port_file = os.path.join(self.folder.name, "port")
         self.log_path = os.path.join(self.folder.name, "log")

@@ -6,7 +6,6 @@ Method: the command once for each node: on loopback, and in network namespaces o
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import unittest
@@ -19,12 +18,6 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import namespaces  # noqa: E402
 
 VARIABLES = "env | grep -E '^(RANK|WORLD_SIZE|LOCAL|GROUP|ROLE|MASTER|TORCHELASTIC)' | sort"
-
-
-def free_address():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return "127.0.0.1:%d" % one.getsockname()[1]
 
 
 class Node:
@@ -50,7 +43,7 @@ def variables(text, rank):
 
 class NodesCase(Case):
     def setUp(self):
-        self.address = free_address()
+        self.address = "127.0.0.1:%d" % support.free_port()
         self.nodes = []
 
     def tearDown(self):

@@ -36,7 +36,7 @@ class PowerCut(unittest.TestCase):
         place = tempfile.TemporaryDirectory(prefix="tutti-cut-")
         self.addCleanup(place.cleanup)
         self.disk = Disk(os.path.join(place.name, "store"), place.name)
-        self.listen = "127.0.0.1:0"
+        self.listen = None
 
     def start(self, sync):
         program = support.Program("tutti-coordinator", "--store", "lmdb:" + self.disk.folder, "--store-sync", sync, "--insecure",

@@ -5,7 +5,6 @@ Method: its block is pasted into a shell, with ports that are free; what is show
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -25,19 +24,6 @@ def block():
     return re.sub(r"(?m)^\$ ", "", text)
 
 
-def free_ports(count):
-    """The first of so many in a row."""
-    for first in range(20000 + os.getpid() % 5000, 32000, count):
-        try:
-            for port in range(first, first + count):
-                with socket.socket() as one:
-                    one.bind(("0.0.0.0", port))
-            return first
-        except OSError:
-            continue
-    raise AssertionError("no free ports")
-
-
 class Page(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="tutti-page-")
@@ -54,7 +40,7 @@ class Page(unittest.TestCase):
         return done.stdout.decode()
 
     def test_five_minutes(self):
-        text, first = block(), free_ports(3)
+        text, first = block(), support.free_port(3)
         commands, last = text.rstrip("\n").rsplit("\n", 1)
         self.assertEqual(last, "kill $(jobs -p)")
         ask = re.search(r"(?m)^tutti --agent .* status$", commands)[0]

@@ -17,7 +17,6 @@ from concurrent import futures
 import support
 import grpc
 import tokens
-from etcd_case import free_port
 from store_stream_case import Case, Client, Coordinator, Lane, LONG_S, pb, store_grpc
 
 CODE = grpc.StatusCode
@@ -130,7 +129,7 @@ class Deaths(Case):
     options = ("--store", "lmdb:FOLDER", "--store-sync", "full")
 
     def setUp(self):
-        self.port = free_port()
+        self.port = support.free_port()
         super().setUp()
 
     def start(self, *options, **more):
@@ -217,7 +216,7 @@ class Refused(unittest.TestCase):
 
     def test_a_standby_says_who_leads(self):
         """One that waits for etcd, which is not there."""
-        port = free_port()
+        port = support.free_port()
         with support.Program("tutti-coordinator", "--store", "etcd:127.0.0.1:%d/x" % port) as program:
             with program.channel() as channel:
                 stub = store_grpc.StoreServiceStub(channel)

@@ -20,6 +20,7 @@ import case  # noqa: E402
 import tap  # noqa: E402
 import tutti  # noqa: E402
 import tutti.aio  # noqa: E402
+from ports import free_port  # noqa: E402
 
 os.environ.setdefault("TUTTI_PROGRAMS", os.environ.get("TUTTI_BUILD", ""))
 FOUND = os.access(os.path.join(os.environ["TUTTI_PROGRAMS"], "tutti-agent"), os.X_OK)
@@ -255,14 +256,12 @@ class Ranks(unittest.TestCase):
         self.assertEqual(case.good(found), [(0, 2.0), (1, 2.0)])
 
     def test_rank_0_becomes_the_server(self):
-        with tutti.Server() as server:
-            port = server.port  # free a moment later
+        port = free_port()
         with mock.patch.dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)):
             self.check("env://?rank=%d&world_size=2")
 
     def test_rank_size_host_and_port_are_arguments_too(self):
-        with tutti.Server() as server:
-            port = server.port  # free a moment later
+        port = free_port()
 
         def work(rank):
             where = dict(host="127.0.0.1", port=port) if rank else {"init_method": "tcp://127.0.0.1:%d" % port}

@@ -10,7 +10,6 @@ import place
 
 place.enter()
 
-import socket
 import subprocess
 import threading
 import unittest
@@ -20,6 +19,7 @@ import torch.distributed as dist
 
 import tap
 import tutti_torch
+from ports import free_port
 
 
 def raises(call, *words):
@@ -74,12 +74,6 @@ def start_coordinator():
     os.close(write)
     with os.fdopen(read) as file:
         return child, file.readline().strip()
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 class Store(unittest.TestCase):
