@@ -208,14 +208,14 @@ client_invoke(tutti_client *client, const client_call *call, const struct Protob
 
 /*
  * May a further attempt be answered? The connection broke, the server drains, or gRPC calls the
- * error transient (no reason of ours). Only for calls that may be made twice.
+ * error transient (no server's reason). Only for calls that may be made twice.
  */
 static bool
 may_be_answered(tutti_code code, const tutti_error *err)
 {
     return code == TUTTI_UNAVAILABLE &&
            (strcmp(err->reason, "CONNECTION_LOST") == 0 || strcmp(err->reason, "DRAINING") == 0 ||
-            err->reason[0] == '\0');
+            strcmp(err->reason, "GRPC_STATUS") == 0);
 }
 
 tutti_code

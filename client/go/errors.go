@@ -13,7 +13,7 @@ import (
 // Error says how a call or op failed. Branch on Code, then on Reason; docs/errors.md lists the reasons.
 type Error struct {
 	Code   codes.Code
-	Reason string // for programs: "SHAPE_MISMATCH"
+	Reason string // for programs: "SHAPE_MISMATCH"; "GRPC_STATUS" where the server gave none
 	Text   string // for people
 	Group  string // on which group, or ""
 	Op     uint64 // the op's number in that group, or 0
@@ -43,6 +43,9 @@ func AsError(err error) *Error {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok {
 			found.learn(info)
 		}
+	}
+	if found.Reason == "" { // of gRPC itself, a proxy or another server
+		found.Reason = "GRPC_STATUS"
 	}
 	return found
 }

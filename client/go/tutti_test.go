@@ -37,6 +37,9 @@ func TestDetailsBecomeFields(t *testing.T) {
 	if found.Reason != "RANK_LOST" || found.Group != "world" || found.Op != 7 || found.Rank != 2 {
 		t.Fatalf("%+v", found)
 	}
+	if bare := AsError(status.Error(codes.Unavailable, "words")); bare.Reason != "GRPC_STATUS" {
+		t.Fatalf("%+v", bare)
+	}
 	if AsError(errors.New("other")) != nil || AsError(nil) != nil {
 		t.Fatal("an error of somebody else's became ours")
 	}

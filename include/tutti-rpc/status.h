@@ -48,7 +48,8 @@ typedef enum tuttirpc_code {
 
 typedef struct tuttirpc_status {
     tuttirpc_code code;
-    /* For programs: `reason` of the google.rpc.ErrorInfo that the server sent; "" = none. */
+    /* For programs: `reason` of the google.rpc.ErrorInfo that the server sent; "GRPC_STATUS" = it
+     * sent none, or gRPC itself ended the call for a cause that this library does not know. */
     char reason[TUTTIRPC_REASON_MAX];
     /* For people: one sentence. */
     char text[TUTTIRPC_TEXT_MAX];

@@ -27,8 +27,9 @@
  * - The struct has more than 1200 bytes. The trap: large arrays of tutti_work_status or
  *   tutti_tensor_info on a thread's stack, for each element holds an error. How it looks: SIGSEGV
  *   at the begin of a function. What to do: allocate such arrays.
- * - A reason is not always there. For an error without one `reason` is "", and the code alone says
- *   what to do (tutti/code.h).
+ * - For an error that libtutti does not know, of gRPC itself or of a proxy, `reason` is
+ *   "GRPC_STATUS", and the code alone says what to do (tutti/code.h). It is "" in a struct that no
+ *   failed call has filled.
  */
 #ifndef TUTTI_ERROR_H
 #define TUTTI_ERROR_H

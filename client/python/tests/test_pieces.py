@@ -169,7 +169,25 @@ class Errors(unittest.TestCase):
     def test_foreign_or_broken_details_are_left_out(self):
         for trailer in (("grpc-status-details-bin", b"\xff\xff"), ("other", "x")):
             found = self.failed(trailer)
-            self.assertEqual((found.reason, found.op, found.rank), ("", 0, -1))
+            self.assertEqual((found.reason, found.op, found.rank), ("GRPC_STATUS", 0, -1))
+            self.assertFalse(errors.was_there(found))
+
+    def test_errors_of_grpc_itself_have_reasons(self):
+        import grpc
+
+        for code, text, reason in (
+            (grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded", "NO_ANSWER"),
+            (grpc.StatusCode.UNAVAILABLE, "Socket closed", "CONNECTION_LOST"),
+            (grpc.StatusCode.UNAVAILABLE, "failed to connect to all addresses; last error: x", "UNREACHABLE"),
+            (grpc.StatusCode.UNAVAILABLE, "the weather", "GRPC_STATUS"),
+            (grpc.StatusCode.RESOURCE_EXHAUSTED, "Received message larger than max (9 vs. 8)", "MESSAGE_LIMIT"),
+            (grpc.StatusCode.RESOURCE_EXHAUSTED, "the disk is full", "GRPC_STATUS"),
+            (grpc.StatusCode.UNKNOWN, "Exception calling application", "GRPC_STATUS"),
+        ):
+            error = mock.Mock()
+            error.code.return_value, error.details.return_value = code, text
+            error.trailing_metadata.return_value = ()
+            self.assertEqual(errors.from_rpc(error, "here:1", "Store.Get").reason, reason, text)
 
 
 class Addresses(unittest.TestCase):

@@ -160,11 +160,29 @@ explain_http(const char *target, tutti_error *err)
     return true;
 }
 
+/* gRPC's own limit, here or at the server: its text has both numbers. */
+static void
+explain_size(tutti_error *err)
+{
+    tutti_error copy = *err;
+    tutti_text text = tutti_text_in(copy.text, sizeof(copy.text));
+
+    if (strstr(err->text, "message larger than max") != NULL) {
+        tutti_text_add(&text, "%s: send tensors with Upload, long lists in several calls",
+                       err->text);
+        (void)strcpy(copy.reason, "MESSAGE_LIMIT");
+        *err = copy;
+    }
+}
+
 void
 rpc_connect_error_explain(tutti_rpc_channel *channel, const rpc_known *known, tutti_error *err)
 {
     if (explain_http(channel->address->text, err)) {
         return;
+    }
+    if (err->code == TUTTI_RESOURCE_EXHAUSTED) {
+        explain_size(err);
     }
     if (err->code == TUTTI_UNAVAILABLE) {
         explain_unavailable(channel->address->text, err);

@@ -262,6 +262,9 @@ rpc_status_decode(grpc_status_code status, tutti_bytes text, tutti_bytes details
     if (!*ret_from_peer) {
         tutti_error_set_cause(&all, "grpc", (int)status);
     }
+    if (all.reason[0] == '\0') { /* gRPC itself, a proxy, or a server of somebody else's */
+        (void)strcpy(all.reason, "GRPC_STATUS");
+    }
     if (all.text[0] == '\0') {
         (void)snprintf(all.text, sizeof(all.text), "the server answered %s", tutti_code_name(code));
     }

@@ -2,7 +2,7 @@
 it, what to do.
 
 gRPC's errors are known by fragments of their text, so a new gRPC may bring new ones: those are passed
-on as they are. The tables are those of lib/rpc/channel/connect_error.c.
+on as they are, with the reason GRPC_STATUS. The tables are those of lib/rpc/channel/connect_error.c.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from .status import StatusCode
 
 OTHER_NAME = "its certificate is for another name: give tls_name"
 PEEK_S = 2.0  # for looking at a certificate
+UNKNOWN = "GRPC_STATUS"  # the reason of a status without one: of gRPC itself, a proxy, another server
 
 # While connecting. The first that fits.
 _WHILE_CONNECTING = (
@@ -74,8 +75,10 @@ def explain(code: StatusCode, text: str, address: str, call: str) -> tuple[str, 
     """The text and the reason of an error to which no server gave a reason."""
     if code is StatusCode.DEADLINE_EXCEEDED and text == "Deadline Exceeded":
         return "%s did not answer %s in time" % (address, call), "NO_ANSWER"
+    if code is StatusCode.RESOURCE_EXHAUSTED and "message larger than max" in text:
+        return text + ": send tensors with Upload, long lists in several calls", "MESSAGE_LIMIT"
     if code is not StatusCode.UNAVAILABLE:
-        return text, ""
+        return text, UNKNOWN
     if "ailed to connect to all addresses" in text or "DNS resolution failed" in text:
         last = text.rpartition("last error: ")[2]
         why = _find(_WHILE_CONNECTING, text) or last
@@ -83,7 +86,7 @@ def explain(code: StatusCode, text: str, address: str, call: str) -> tuple[str, 
     why = _find(_WHILE_CALLING, text)
     if why:
         return "lost the connection to %s: %s" % (address, why), "CONNECTION_LOST"
-    return text, ""
+    return text, UNKNOWN
 
 
 def given_up(address: str, call: str) -> tuple[str, str]:

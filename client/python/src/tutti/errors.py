@@ -15,7 +15,7 @@ class TuttiError(Exception):
     Branch on `code`, then on `reason`; never on the text. docs/errors.md lists the reasons.
 
     code      the gRPC status code, a tutti.StatusCode
-    reason    for programs: "SHAPE_MISMATCH"; "" where the server said none
+    reason    for programs: "SHAPE_MISMATCH"; "GRPC_STATUS" where the server gave none
     text      for people: value, limit, what to do
     group     on which group, or ""
     op        the op's number in that group, or 0
@@ -146,7 +146,7 @@ def from_rpc(error: Any, address: str = "", call: str = "") -> TuttiError:
     return make(
         code_of(error.code().value[0]),
         text,
-        reason,
+        reason or _reach.UNKNOWN,
         group=known.get("group", ""),
         op=_number(known.get("sequence", ""), 0),
         rank=_number(known.get("rank", ""), -1),
@@ -156,7 +156,7 @@ def from_rpc(error: Any, address: str = "", call: str = "") -> TuttiError:
 
 def was_there(error: TuttiError) -> bool:
     """Has the server answered, or has a connection to it been established?"""
-    silent = error.code is StatusCode.DEADLINE_EXCEEDED and not error.reason
+    silent = error.code is StatusCode.DEADLINE_EXCEEDED and error.reason == _reach.UNKNOWN
     return not silent and error.reason != "UNREACHABLE"
 
 

@@ -73,6 +73,7 @@ test_message__over_the_limit_is_refused(void **state)
     rig_start(self, 1, NULL);
     assert_ok(put(self->channel, data, MIB - 100, &err));
     assert_fails(put(self->channel, data, 2 * MIB, &err), TUTTI_RESOURCE_EXHAUSTED);
+    assert_string_equal(err.reason, "MESSAGE_LIMIT");
     assert_text_has(err.text, "larger than max");
     assert_ok(rig_ask(self->channel, "the connection lives", NULL, &err));
     end(self);

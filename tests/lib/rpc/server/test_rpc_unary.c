@@ -302,6 +302,11 @@ static const struct wording {
     {TUTTI_UNIMPLEMENTED, "Received http2 header with status: 404",
      "HERE is no gRPC server: it answered HTTP 404", "NOT_GRPC"},
     {TUTTI_ABORTED, "Socket closed", "Socket closed", ""},
+    {TUTTI_RESOURCE_EXHAUSTED, "Received message larger than max (17000000 vs. 16777216)",
+     "Received message larger than max (17000000 vs. 16777216): send tensors with Upload, long "
+     "lists in several calls",
+     "MESSAGE_LIMIT"},
+    {TUTTI_RESOURCE_EXHAUSTED, "the disk is full", "the disk is full", ""},
 };
 
 static void
