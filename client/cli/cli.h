@@ -42,7 +42,7 @@ typedef struct cli_command {
     const char *synopsis;      /* its arguments: "FILE... [options]" */
     const char *help;          /* one line, lower case, no full stop */
     const char *about;         /* paragraphs for its own page, or NULL */
-    const char *example;       /* lines for its own page, or NULL */
+    const char *example;       /* lines for its own page, each a command of a shell */
     const cli_option *options; /* NULL = none but the global ones */
     int argument_least;
     int argument_most; /* CLI_ANY_COUNT = no limit */

@@ -150,7 +150,8 @@ class TestWords(Case):
             page = self.well("help", *command.split()).text
             self.assertIn("usage: tutti " + command, page)
             self.assertEqual(self.well(*command.split(), "--help").text, page)
-            self.assertLessEqual(max(len(line) for line in page.split("\n")), 130)
+            self.assertLessEqual(max(len(line) for line in page.split("\n")), 80)
+            self.assertIn("\nexamples:\n", page)
             self.assertNotRegex(page, "not said|nothing is said")
         self.assertIn("cluster stop  ", self.well("help", "cluster").text)
         self.fails(["help", "xyzzy"], 'no command "xyzzy"', code=2)

@@ -54,7 +54,7 @@ cli_help(cli *self)
     }
     command = cli_find_command(self->syntax, self->arguments, self->argument_count, &used);
     if (command != NULL) {
-        cli_help_command(self, command, self->out);
+        cli_help_command(command, self->out);
         return CLI_FINE;
     }
     if (cli_help_prefix(self, self->arguments[0], self->out)) {

@@ -155,12 +155,12 @@ cli_man_page(const cli_command *command, FILE *file)
     if (command->options != NULL) {
         print_options("OPTIONS", command->options, file);
     }
-    print_options("OPTIONS OF ALL COMMANDS", cli_global_options, file);
-    if (command->example != NULL) {
-        (void)fputs(".SH EXAMPLES\n.nf\n", file);
-        print_text(command->example, file);
-        (void)fputs("\n.fi\n", file);
-    }
+    (void)fputs(
+        ".SH OPTIONS OF ALL COMMANDS\n\\-\\-agent, \\-\\-timeout, \\-\\-json and others: see "
+        "tutti (1).\n.SH EXAMPLES\n.nf\n",
+        file);
+    print_text(command->example, file);
+    (void)fputs("\n.fi\n", file);
     print_common(file);
     (void)fputs(".SH SEE ALSO\n.BR tutti (1)\n", file);
 }

@@ -2,23 +2,44 @@
 #include "client/cli/parse/help.h"
 
 #include <string.h>
+#include <sys/ioctl.h>
 
 #include "client/cli/cli.h"
 
 #define COLUMN 26
-#define LINE_WIDTH 79
+#define USAGE_COLUMN (sizeof("usage: tutti ") - 1)
+#define WIDTH_LEAST 40
+#define WIDTH_DEFAULT 80
+#define WIDTH_MOST 120 /* longer lines are hard to read */
 
-/* A paragraph that begins at a column of the line, and goes on at another one. */
+/* Of the terminal. A line leaves the last column free: some terminals begin a new line there. */
+static size_t
+find_width(FILE *file)
+{
+    struct winsize size = {0};
+    const int descriptor = fileno(file);
+
+    if (descriptor < 0 || ioctl(descriptor, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) {
+        return WIDTH_DEFAULT - 1;
+    }
+    return (size_t)(size.ws_col < WIDTH_LEAST  ? WIDTH_LEAST
+                    : size.ws_col > WIDTH_MOST ? WIDTH_MOST
+                                               : size.ws_col) -
+           1;
+}
+
+/* Paragraphs that begin at a column of the line, and go on at another one. */
 static void
 print_wrapped(const char *text, size_t at, size_t column, FILE *file)
 {
+    const size_t width = find_width(file);
     size_t used = at;
     bool first = true;
 
     while (*text != '\0') {
-        const size_t size = strcspn(text, " ");
+        const size_t size = strcspn(text, " \n");
 
-        if (!first && used + 1 + size > LINE_WIDTH) {
+        if (!first && used + 1 + size > width) {
             (void)fprintf(file, "\n%*s", (int)column, "");
             used = column;
             first = true;
@@ -27,7 +48,12 @@ print_wrapped(const char *text, size_t at, size_t column, FILE *file)
         used += size + (first ? 0 : 1);
         first = false;
         text += size;
-        text += *text == ' ' ? 1 : 0;
+        if (*text == '\n') {
+            (void)fprintf(file, "\n%*s", (int)column, "");
+            used = column;
+            first = true;
+        }
+        text += *text == '\0' ? 0 : 1;
     }
     (void)fputc('\n', file);
 }
@@ -103,11 +129,18 @@ cli_help_all(const cli *self, FILE *file)
     (void)fprintf(file, "\nmore about one command: tutti COMMAND --help\n");
 }
 
+/* The options of all commands are told once, by `tutti --help`. */
 void
-cli_help_command(const cli *self, const cli_command *command, FILE *file)
+cli_help_command(const cli_command *command, FILE *file)
 {
-    (void)fprintf(file, "usage: tutti %s%s%s\n\n%s\n", command->name,
-                  command->synopsis[0] == '\0' ? "" : " ", command->synopsis, command->help);
+    char usage[512];
+
+    (void)snprintf(usage, sizeof(usage), "%s%s%s", command->name,
+                   command->synopsis[0] == '\0' ? "" : " ", command->synopsis);
+    (void)fputs("usage: tutti ", file);
+    print_wrapped(usage, USAGE_COLUMN, USAGE_COLUMN, file);
+    (void)fputc('\n', file);
+    print_wrapped(command->help, 0, 0, file);
     if (command->about != NULL) {
         (void)fputc('\n', file);
         print_wrapped(command->about, 0, 0, file);
@@ -115,10 +148,10 @@ cli_help_command(const cli *self, const cli_command *command, FILE *file)
     if (command->options != NULL) {
         print_options("options", command->options, file);
     }
-    print_options("options of all commands", self->syntax->options, file);
-    if (command->example != NULL) {
-        (void)fprintf(file, "\nexamples:\n%s\n", command->example);
-    }
+    (void)fputc('\n', file);
+    print_wrapped("options of all commands (--agent, --timeout, --json ...): tutti --help", 0, 0,
+                  file);
+    (void)fprintf(file, "\nexamples:\n%s\n", command->example);
 }
 
 bool

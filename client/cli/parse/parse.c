@@ -375,7 +375,7 @@ wants_words(const cli *self, int *ret_exit)
         if (self->command == NULL) {
             cli_help_all(self, self->out);
         } else {
-            cli_help_command(self, self->command, self->out);
+            cli_help_command(self->command, self->out);
         }
         return true;
     }

@@ -26,6 +26,19 @@ typedef struct line {
     bool parsed;
 } line;
 
+static void
+parse_words(line *one, char **words, int count)
+{
+    one->self.syntax = &cli_all_syntax;
+    one->self.out = open_memstream(&one->out, &one->out_size);
+    one->self.err = open_memstream(&one->err, &one->err_size);
+    assert_non_null(one->self.out);
+    assert_non_null(one->self.err);
+    one->parsed = cli_parse(&one->self, count, words, &one->exit_code);
+    (void)fflush(one->self.out);
+    (void)fflush(one->self.err);
+}
+
 /* Words are separated by single spaces. */
 static void
 parse(line *one, const char *text)
@@ -39,14 +52,7 @@ parse(line *one, const char *text)
         assert_true(count < WORDS_MAX - 1);
         one->words[count++] = at;
     }
-    one->self.syntax = &cli_all_syntax;
-    one->self.out = open_memstream(&one->out, &one->out_size);
-    one->self.err = open_memstream(&one->err, &one->err_size);
-    assert_non_null(one->self.out);
-    assert_non_null(one->self.err);
-    one->parsed = cli_parse(&one->self, count, one->words, &one->exit_code);
-    (void)fflush(one->self.out);
-    (void)fflush(one->self.err);
+    parse_words(one, one->words, count);
 }
 
 static void
@@ -235,6 +241,151 @@ test_commands__fit_together(void **state)
     }
 }
 
+/* One command of a shell: its words, and how often a `tutti` was that of the example. */
+typedef struct shell {
+    char room[512];
+    char *words[32];
+    size_t used;
+    int count;
+    bool in_word;
+    const cli_command *wanted;
+    int *found;
+} shell;
+
+static void
+end_word(shell *self)
+{
+    if (self->in_word) {
+        self->room[self->used++] = '\0';
+        self->in_word = false;
+    }
+}
+
+static void
+add_letter(shell *self, char letter)
+{
+    assert_true(self->used + 2 < sizeof(self->room) && self->count < 31);
+    if (!self->in_word) {
+        self->words[self->count++] = self->room + self->used;
+        self->in_word = true;
+    }
+    self->room[self->used++] = letter;
+}
+
+static const char *run_shell(const char *at, const cli_command *wanted, int *found);
+
+/* What a shell would run: only commands that there are, with options and arguments that they take. */
+static void
+end_command(shell *self)
+{
+    const int skipped = self->count > 0 && strcmp(self->words[0], "do") == 0 ? 1 : 0;
+    line one = {.exit_code = -1};
+    int i;
+
+    end_word(self);
+    if (self->count > skipped && strcmp(self->words[skipped], "tutti") == 0) {
+        parse_words(&one, self->words + skipped, self->count - skipped);
+        if (!one.parsed) {
+            fail_msg("example of %s: %s", self->wanted->name, one.err);
+        }
+        *self->found += one.self.command == self->wanted ? 1 : 0;
+        end(&one);
+    }
+    for (i = 0; i + 1 < self->count; i++) {
+        if (strcmp(self->words[i], "-c") == 0) { /* sh -c '...' */
+            assert_int_equal(*run_shell(self->words[i + 1], self->wanted, self->found), '\0');
+        }
+    }
+    self->count = 0;
+    self->used = 0;
+}
+
+/* Returns where it ends: at a ')' or the end of the text. */
+static const char *
+run_shell(const char *at, const cli_command *wanted, int *found)
+{
+    shell self = {.wanted = wanted, .found = found};
+    char quote = '\0';
+
+    for (; *at != '\0' && (quote != '\0' || *at != ')'); at++) {
+        if (quote != '\0' || *at == '\'' || *at == '"') {
+            if (quote != '\0' && *at != quote) {
+                add_letter(&self, *at);
+            } else {
+                quote = quote == '\0' ? *at : '\0';
+            }
+        } else if (*at == '\\' && at[1] == '\n') {
+            at++;
+        } else if ((*at == '$' || *at == '<') && at[1] == '(') {
+            at = run_shell(at + 2, wanted, found);
+            assert_int_equal(*at, ')');
+            add_letter(&self, '1'); /* what it prints */
+        } else if (*at == ' ') {
+            end_word(&self);
+        } else if (strchr("\n|&;", *at) != NULL) {
+            end_command(&self);
+        } else {
+            add_letter(&self, *at);
+        }
+    }
+    assert_int_equal(quote, '\0');
+    end_command(&self);
+    return at;
+}
+
+static void
+test_commands__have_examples_that_are_commands(void **state)
+{
+    const cli_command *command;
+
+    (void)state;
+    for (command = cli_commands; command->name != NULL; command++) {
+        int found = 0;
+
+        if (command->example == NULL) {
+            fail_msg("%s has no example", command->name);
+        }
+        assert_int_equal(*run_shell(command->example, command, &found), '\0');
+        if (found == 0) {
+            fail_msg("no example of %s calls it", command->name);
+        }
+    }
+}
+
+static void
+check_lines(const char *text)
+{
+    for (; *text != '\0'; text += strcspn(text, "\n") + 1) {
+        if (strcspn(text, "\n") > 80) {
+            fail_msg("more than 80 columns: %.*s", (int)strcspn(text, "\n"), text);
+        }
+        assert_int_not_equal(text[strcspn(text, "\n")], '\0');
+    }
+}
+
+static void
+test_help__fits_into_80_columns(void **state)
+{
+    const cli_command *command;
+    char words[CLI_NAME_SIZE + 16];
+    line one;
+
+    (void)state;
+    parse(&one, "--help");
+    check_lines(one.out);
+    end(&one);
+    for (command = cli_commands; command->name != NULL; command++) {
+        (void)snprintf(words, sizeof(words), "%s --help", command->name);
+        parse(&one, words);
+        assert_int_equal(one.exit_code, CLI_FINE);
+        check_lines(one.out);
+        assert_text_has(
+            one.out, "\noptions of all commands (--agent, --timeout, --json ...): tutti --help\n");
+        assert_null(strstr(one.out, "--tls-ca FILE"));
+        end(&one);
+    }
+}
+
 static void
 test_completion_and_man__know_every_command(void **state)
 {
@@ -271,6 +422,8 @@ main(void)
         cmocka_unit_test(test_number__says_which_numbers_it_wants),
         cmocka_unit_test(test_help__is_an_answer_and_no_failure),
         cmocka_unit_test(test_commands__fit_together),
+        cmocka_unit_test(test_commands__have_examples_that_are_commands),
+        cmocka_unit_test(test_help__fits_into_80_columns),
         cmocka_unit_test(test_completion_and_man__know_every_command),
     };
 
