@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/data/id.h"
 #include "base/error/fail.h"
 #include "base/os/clock.h"
 #include "server/coordinator/core/core.h"
@@ -127,6 +128,8 @@ tutti_coordinator_new(const tutti_coordinator_options *options, tutti_store *sto
     }
     self->options = *options;
     self->store = store;
+    self->begun_version = tutti_store_version(store);
+    self->number = tutti_id_draw();
     self->hooks = &hooks_of_rooms;
     tutti_timers_init(&self->timers);
     self->pulse.on_expiry = on_pulse;

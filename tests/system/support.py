@@ -231,9 +231,9 @@ class Program:
         code = self.process.poll()
         return "%s, process %d, %s" % (self.name, self.process.pid, "running" if code is None else "exit code %d" % code)
 
-    def wait_for_log(self, words):
+    def wait_for_log(self, words, times=1):
         until = time.monotonic() + START_S
-        while words not in self.log():
+        while self.log().count(words) < times:
             assert time.monotonic() < until, "%r is not in the log: %s" % (words, self.log())
             time.sleep(0.01)
 

@@ -5,6 +5,7 @@ agents die while it is away, and are started again; clocks say how long everybod
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -135,6 +136,29 @@ class Recovery(unittest.TestCase):
             [0, 2], lambda agent: all_reduce(agent, np.ones(2, np.int32), group="pair")
         ):
             self.assertEqual(list(result), [2, 2])
+
+    def test_a_coordinator_says_that_its_store_is_older_than_what_agents_have_heard_of(self):
+        """It was restored while nobody led: agents alone remember what was there."""
+        cluster = self.cluster_of(2)
+        file = os.path.join(cluster.folder.name, "data.mdb")
+        cluster.kill_coordinator()
+        shutil.copy(file, file + ".old")
+        for times, lost in ((1, b"lost"), (2, b""), (3, b"")):
+            if times == 3:
+                cluster.kill_coordinator()
+                os.replace(file + ".old", file)
+            cluster.revive_coordinator()
+            for agent in cluster.agents:  # with its session it hears of what is there
+                agent.program.wait_for_log("in touch with the coordinator again", times)
+            if times == 3:
+                cluster.coordinator.wait_for_log("STORE_WENT_BACK: the store had version ")
+            else:
+                self.assertNotIn("STORE_WENT_BACK", cluster.coordinator.log())
+            if lost:
+                keys = store_grpc.StoreServiceStub(cluster.coordinator_channel)
+                keys.Set(store.StoreServiceSetRequest(key=b"k", value=lost), timeout=LONG_S)
+                cluster.kill_coordinator()
+        self.assert_works(cluster)
 
     def test_ops_run_on_however_long_nobody_is_where_the_coordinator_was(self):
         """It is not silent: its host refuses. A rank that is cut off stops instead (test_partitions). When one is there

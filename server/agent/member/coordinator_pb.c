@@ -176,11 +176,15 @@ agent_wire_session(tutti_agent *agent, const tutti_rpc_flow_ops *ops, tutti_rpc_
 {
     Tutti__V1__SessionRequest request = TUTTI__V1__SESSION_REQUEST__INIT;
     Tutti__V1__SessionOpen open = TUTTI__V1__SESSION_OPEN__INIT;
+    Tutti__V1__StoreMark seen = TUTTI__V1__STORE_MARK__INIT;
     Tutti__V1__Member member;
     const tutti_rpc_call_options options = {.deadline_ns = 0};
 
     fill_member(agent, &member);
     open.member = &member;
+    seen.version = agent->store_version;
+    seen.teller = agent->store_teller;
+    open.seen = &seen;
     request.kind_case = TUTTI__V1__SESSION_REQUEST__KIND_OPEN;
     request.open = &open;
     return tutti_rpc_flow_start(agent->coordinator, agent->control, &stub_session, &request.base,
@@ -258,6 +262,15 @@ take_changes(tutti_agent *agent, const Tutti__V1__SessionChanges *changes)
     }
 }
 
+static void
+take_mark(tutti_agent *agent, const Tutti__V1__StoreMark *mark)
+{
+    if (mark != NULL && mark->version > 0) {
+        agent->store_version = mark->version;
+        agent->store_teller = mark->teller;
+    }
+}
+
 bool
 agent_wire_session_message(tutti_agent *agent, tutti_rpc_message *message)
 {
@@ -266,7 +279,11 @@ agent_wire_session_message(tutti_agent *agent, tutti_rpc_message *message)
 
     take_key(agent, agent->job_id, event->key);
     switch (event->event_case) {
+    case TUTTI__V1__SESSION_RESPONSE__EVENT_HEARTBEAT_HEARD:
+        take_mark(agent, event->heartbeat_heard->store);
+        return false;
     case TUTTI__V1__SESSION_RESPONSE__EVENT_ACCEPTED:
+        take_mark(agent, event->accepted->store);
         for (i = 0; i < event->accepted->n_lost; i++) {
             take_lost(agent, event->accepted->lost[i]);
         }

@@ -62,6 +62,8 @@ struct tutti_agent {
     uint64_t settled_ns; /* when the others know us: a fresh process's first ops wait for that */
     uint64_t epoch;
     uint64_t job_id;
+    uint64_t store_version; /* what a coordinator has told last of its store, ... */
+    uint64_t store_teller;  /* ... and which one; 0 = none has */
 
     tutti_map groups;         /* by name */
     uint64_t group_questions; /* asked of the coordinator so far: group_lookup_pb.c */

@@ -48,7 +48,10 @@ typedef struct coord_last_told {
 
 struct tutti_coordinator {
     tutti_coordinator_options options;
-    tutti_store *store; /* borrowed */
+    tutti_store *store;     /* borrowed */
+    uint64_t begun_version; /* of the store, as this process has found it */
+    uint64_t number;        /* of this process, random */
+    bool went_back;         /* an agent has heard of a later one; said so */
     const struct coord_hooks *hooks;
     void (*on_note)(void *arg, const char *sentence);
     void *note_arg;

@@ -3,9 +3,11 @@
  * as it lives. What it tells is worth having in time, so several changes go into one message, and
  * each message has the key of the epoch that it leads to.
  */
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/error/fail.h"
+#include "base/os/log.h"
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/member/members.h"
 #include "server/coordinator/service/coordinator_pb.h"
@@ -56,6 +58,37 @@ finish_session(session_call *self, const tutti_error *err)
     tutti_rpc_call_finish(self->call, err);
 }
 
+/* For its agent to remember: the next coordinator knows by it whether the store has gone back. */
+static Tutti__V1__StoreMark
+mark_store(const tutti_coordinator_session *session)
+{
+    const tutti_coordinator *core = session->wait.owner;
+    Tutti__V1__StoreMark wire = TUTTI__V1__STORE_MARK__INIT;
+
+    wire.version = core->options.durable ? tutti_store_durable(core->store) : 0;
+    wire.teller = core->number;
+    return wire;
+}
+
+/* It is said once and goes on (docs/decisions/0034-etcd.md). */
+static void
+check_store(tutti_coordinator *core, const Tutti__V1__SessionOpen *open)
+{
+    const Tutti__V1__StoreMark *seen = open->seen;
+
+    if (seen == NULL || core->went_back || !core->options.durable || seen->teller == core->number ||
+        seen->version <= core->begun_version) {
+        return;
+    }
+    core->went_back = true;
+    TUTTI_LOG("coordinator", ERROR,
+              "STORE_WENT_BACK: the store had version %" PRIu64 " when this coordinator began, and "
+              "rank %" PRIu32 " has heard of version %" PRIu64
+              " from an earlier one: was it restored from a "
+              "snapshot or a backup, or is it another one? Going on with what is there",
+              core->begun_version, open->member == NULL ? 0 : open->member->rank, seen->version);
+}
+
 /* The key of the epoch that a message tells of. Borrows from `key`. */
 static Tutti__V1__EpochKey
 key_to_wire(const tutti_coordinator_epoch_key *key)
@@ -88,6 +121,7 @@ on_accepted(tutti_coordinator_session *session, uint64_t epoch, const tutti_coor
     Tutti__V1__SessionAccepted accepted = TUTTI__V1__SESSION_ACCEPTED__INIT;
     const tutti_coordinator_epoch_key key = tutti_coordinator_session_key(session);
     Tutti__V1__EpochKey wire = key_to_wire(&key);
+    Tutti__V1__StoreMark store = mark_store(session);
     lost_list list;
     size_t i;
 
@@ -98,6 +132,7 @@ on_accepted(tutti_coordinator_session *session, uint64_t epoch, const tutti_coor
     accepted.epoch = epoch;
     accepted.lost = list.pointers;
     accepted.n_lost = lost_count;
+    accepted.store = &store;
     accepted.leader =
         text_to_wire(service_loop_own_address(get_session_call(session)->service_loop));
     response.event_case = TUTTI__V1__SESSION_RESPONSE__EVENT_ACCEPTED;
@@ -214,7 +249,9 @@ on_heartbeat_ack(tutti_coordinator_session *session)
 {
     Tutti__V1__SessionResponse response = TUTTI__V1__SESSION_RESPONSE__INIT;
     Tutti__V1__HeartbeatHeard acked_event = TUTTI__V1__HEARTBEAT_HEARD__INIT;
+    Tutti__V1__StoreMark store = mark_store(session);
 
+    acked_event.store = &store;
     response.event_case = TUTTI__V1__SESSION_RESPONSE__EVENT_HEARTBEAT_HEARD;
     response.heartbeat_heard = &acked_event;
     tutti_rpc_call_write_now(get_session_call(session)->call, &response.base);
@@ -273,6 +310,7 @@ take_message(session_call *self, const Tutti__V1__SessionRequest *wire, tutti_er
         return take_heartbeat(&self->session, wire->heartbeat, err);
     }
     if (wire->kind_case == TUTTI__V1__SESSION_REQUEST__KIND_OPEN && wire->open != NULL) {
+        check_store(self->session.wait.owner, wire->open);
         member = member_from_wire(wire->open->member);
         return tutti_coordinator_session_open(&self->session, &member, err);
     }
