@@ -8,7 +8,8 @@
  * In the store, if that outlives the process, a lease is a record `!l job id` with its time, and
  * its key has a record `!k job key` with the lease's number, written by the same change as the key.
  * A key that is deleted loses its record behind that: a crash in between leaves a record without a
- * key, which is dropped at the start.
+ * key, which is dropped at the start. A lease that has ended has no time in its record until its keys
+ * have gone, so a restart goes on with that and does not bring it back: callers may have been told.
  */
 #include "server/coordinator/kv/lease.h"
 
@@ -61,13 +62,21 @@ write_name(const char *job, uint64_t id, unsigned char ret_name[TUTTI_NAME_MAX +
     return (tutti_bytes){ret_name, size + 8};
 }
 
+/* Also one that has ended; NULL = there is none. */
+static coord_lease *
+find_any_lease(tutti_coordinator *self, const char *job, uint64_t id)
+{
+    unsigned char name[TUTTI_NAME_MAX + 1 + 8];
+    tutti_map_node *node = tutti_map_find(&self->leases, write_name(job, id, name));
+
+    return node == NULL ? NULL : tutti_container_of(node, coord_lease, node);
+}
+
 /* One that can still be kept; NULL = there is none. */
 static coord_lease *
 find_lease(tutti_coordinator *self, const char *job, uint64_t id)
 {
-    unsigned char name[TUTTI_NAME_MAX + 1 + 8];
-    tutti_map_node *node = tutti_map_find(&self->leases, write_name(job, id, name));
-    coord_lease *lease = node == NULL ? NULL : tutti_container_of(node, coord_lease, node);
+    coord_lease *lease = find_any_lease(self, job, id);
 
     return lease == NULL || lease->ended ? NULL : lease;
 }
@@ -111,7 +120,7 @@ begin_lease_record(coord_record *record, const coord_lease *lease)
 {
     coord_record_begin(record, LEASE_LETTER, (const char *)lease->name);
     coord_record_key_u64(record, lease->id);
-    coord_record_u64(record, lease->ttl_ns);
+    coord_record_u64(record, lease->ended ? 0 : lease->ttl_ns);
 }
 
 /* A full key begins with its job. */
@@ -125,9 +134,11 @@ begin_key_record(coord_record *record, tutti_bytes full)
     coord_record_key_bytes(record, job + job_size, full.size - job_size);
 }
 
+/* That one has ended must not fail because clients have filled the store: its keys are what fills it. */
 static tutti_code
 put_lease_record(const coord_lease *lease, tutti_error *err)
 {
+    tutti_store_change change = {.exempt = lease->ended};
     coord_record record;
     tutti_code code = TUTTI_OK;
 
@@ -135,10 +146,10 @@ put_lease_record(const coord_lease *lease, tutti_error *err)
         return TUTTI_OK;
     }
     begin_lease_record(&record, lease);
-    code = record.failed
-               ? coord_fail_memory(err, "a lease")
-               : tutti_store_set(lease->owner->store, (tutti_bytes){record.key, record.key_size},
-                                 (tutti_bytes){record.value.data, record.value.size}, NULL, err);
+    change.key = (tutti_bytes){record.key, record.key_size};
+    change.value = (tutti_bytes){record.value.data, record.value.size};
+    code = record.failed ? coord_fail_memory(err, "a lease")
+                         : tutti_store_apply(lease->owner->store, &change, 1, NULL, err);
     coord_record_fini(&record);
     return code;
 }
@@ -305,8 +316,17 @@ finish_lease(coord_lease *lease)
     remove_lease_record(self, &record);
 }
 
+/* The store does not write: ask it again later. */
 static void
-end_lease(coord_lease *lease)
+put_off(coord_lease *lease)
+{
+    tutti_list_remove(&lease->link);
+    tutti_timers_start(&lease->owner->timers, &lease->timer,
+                       tutti_clock_add(lease->owner->now_ns, AGAIN_NS));
+}
+
+static void
+begin_ending(coord_lease *lease)
 {
     tutti_coordinator *self = lease->owner;
 
@@ -317,13 +337,23 @@ end_lease(coord_lease *lease)
     coord_defer(self, &self->lease_task);
 }
 
-/* The store does not delete: ask it again later. */
-static void
-put_off(coord_lease *lease)
+/* A lease whose end cannot be recorded has not ended: nobody may be told what a restart takes back. */
+static tutti_code
+end_lease(coord_lease *lease, tutti_error *err)
 {
-    tutti_list_remove(&lease->link);
-    tutti_timers_start(&lease->owner->timers, &lease->timer,
-                       tutti_clock_add(lease->owner->now_ns, AGAIN_NS));
+    tutti_code code = TUTTI_OK;
+
+    if (!lease->ended) {
+        lease->ended = true;
+        code = put_lease_record(lease, err);
+    }
+    if (code != TUTTI_OK) {
+        lease->ended = false;
+        put_off(lease);
+        return code;
+    }
+    begin_ending(lease);
+    return TUTTI_OK;
 }
 
 static size_t
@@ -359,7 +389,7 @@ on_lease_expiry(tutti_timer *timer)
     const uint64_t end_ns = ends_at(lease);
 
     if (lease->ended || tutti_clock_add(end_ns, lease->ttl_ns) <= self->now_ns) {
-        end_lease(lease);
+        (void)end_lease(lease, NULL);
     } else if (end_ns > self->now_ns) {
         tutti_timers_start(&self->timers, timer, end_ns);
     } else {
@@ -378,7 +408,7 @@ coord_leases_judge(tutti_coordinator *self, size_t budget)
         coord_lease *lease = tutti_container_of(link, coord_lease, link);
 
         if (ends_at(lease) <= self->now_ns) {
-            end_lease(lease);
+            (void)end_lease(lease, NULL);
         }
     }
 }
@@ -534,7 +564,7 @@ tutti_coordinator_lease_revoke(tutti_coordinator *self, const char *job, uint64_
         return TUTTI_OK;
     }
     lease = tutti_container_of(node, coord_lease, node);
-    end_lease(lease); /* what fails below goes on by the task */
+    TUTTI_TRY(end_lease(lease, err)); /* what fails below goes on by the task */
     for (; !tutti_list_empty(&lease->keys); (*ret_key_count)++) {
         TUTTI_TRY(end_key(lease, err));
     }
@@ -572,7 +602,7 @@ tutti_coordinator_lease_list(tutti_coordinator *self, const char *job, uint64_t 
 
 /* ------------------------------------------------------------------------------ restoring */
 
-/* A time of another --lease-max is cut to this one's; one that cannot be read is the least. */
+/* A time of another --lease-max is cut to this one's; one that cannot be read is the least. Without a time it had ended. */
 static void
 load_lease(tutti_coordinator *self, const tutti_store_entry *entry)
 {
@@ -581,6 +611,7 @@ load_lease(tutti_coordinator *self, const tutti_store_entry *entry)
     const char *job = coord_reading_key_text(&key);
     const uint64_t id = coord_reading_big_u64(&key);
     uint64_t ttl_ns = coord_reading_u64(&value);
+    const bool had_ended = ttl_ns == 0 && !value.failed;
     coord_lease *lease;
 
     if (key.failed || id == 0 || coord_check_job(job, &job, NULL) != TUTTI_OK) {
@@ -589,7 +620,9 @@ load_lease(tutti_coordinator *self, const tutti_store_entry *entry)
     ttl_ns = ttl_ns < self->options.lease_min_ns ? self->options.lease_min_ns : ttl_ns;
     ttl_ns = ttl_ns > self->options.lease_max_ns ? self->options.lease_max_ns : ttl_ns;
     lease = lease_new(self, job, id, ttl_ns);
-    if (lease != NULL) {
+    if (lease != NULL && had_ended) {
+        begin_ending(lease);
+    } else if (lease != NULL) {
         keep_lease(lease);
     }
 }
@@ -610,7 +643,7 @@ load_leased_key(tutti_coordinator *self, const tutti_store_entry *entry)
         (one = leased_key_new(full)) == NULL) {
         return;
     }
-    one->lease = value.failed ? NULL : find_lease(self, job, id);
+    one->lease = value.failed ? NULL : find_any_lease(self, job, id);
     if (one->lease != NULL) {
         attach_key(self, one);
     } else {

@@ -51,7 +51,8 @@ tutti_code tutti_coordinator_lease_keep(tutti_coordinator *self, const char *job
  * [out] ret_existed    was there one?
  * [out] ret_key_count  keys that were deleted
  *
- * What the store says when it cannot delete a key: the lease is over, and the rest goes later
+ * What the store says when it cannot write that the lease is over: then it is not; or when it cannot
+ * delete a key: the lease is over, and the rest goes later
  */
 tutti_code tutti_coordinator_lease_revoke(tutti_coordinator *self, const char *job, uint64_t id,
                                           bool *ret_existed, uint64_t *ret_key_count,

@@ -398,6 +398,50 @@ test_restart__drops_records_without_a_key(void **state)
     assert_true(has_key("a"));
 }
 
+/* Without what an orderly end does before. */
+static void
+kill_coordinator(void)
+{
+    tutti_error err;
+
+    tutti_coordinator_free(fix.self);
+    assert_ok(tutti_coordinator_new(&fix.options, fix.store, &fix.self, &err));
+    tutti_coordinator_set_time(fix.self, fix.now_ns, fix.now_ns);
+    assert_ok(tutti_coordinator_restore(fix.self, &err));
+}
+
+#define MANY 40 /* more than go in one slice */
+
+/* Callers may have been told that it has ended: tests/sim has found it kept behind a restart. */
+static void
+test_restart__goes_on_with_the_end_of_a_lease(void **state)
+{
+    const uint64_t lease = grant();
+    char name[16];
+    int i;
+
+    (void)state;
+    for (i = 0; i < MANY; i++) {
+        (void)snprintf(name, sizeof(name), "key %02d", i);
+        set_with(name, "1", lease);
+    }
+    fixture_advance(&fix, TTL - MS);
+    fix.now_ns += 2 * MS;
+    tutti_coordinator_set_time(fix.self, fix.now_ns, fix.now_ns);
+    tutti_coordinator_run(fix.self);
+    tutti_coordinator_turn(fix.self, true);
+    assert_true(has_key(name)); /* the last one has not gone yet */
+    assert_no_lease(lease);
+    kill_coordinator();
+    assert_no_lease(lease);
+    fixture_settle(&fix);
+    assert_false(has_key(name));
+    fixture_restart(&fix);
+    assert_no_lease(lease);
+    (void)grant_as(lease, TTL);
+    assert_int_equal(keys_with(lease), 0);
+}
+
 static int
 begin_small(void **state)
 {
@@ -439,6 +483,7 @@ main(void)
         SENTENCE(test_stopped_process__lets_leases_live),
         DURABLE(test_restart__gives_a_lease_its_whole_time),
         DURABLE(test_restart__drops_records_without_a_key),
+        DURABLE(test_restart__goes_on_with_the_end_of_a_lease),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
