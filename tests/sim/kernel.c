@@ -216,15 +216,24 @@ leave_task(sim_task *self)
     finish_switch(self->shadow, &sim.bottom, &sim.bottom_size);
 }
 
+/* A program may have no such variables. */
+static void
+copy_locals(unsigned char *to, const unsigned char *from)
+{
+    if (sim.locals_size > 0) {
+        memcpy(to, from, sim.locals_size);
+    }
+}
+
 static void
 resume(sim_task *task)
 {
     sim.running = task;
-    memcpy(sim.locals, task->locals, sim.locals_size);
+    copy_locals(sim.locals, task->locals);
     start_switch(&sim.shadow, task->stack, STACK_BYTES);
     (void)swapcontext(&sim.scheduler, &task->context);
     finish_switch(sim.shadow, NULL, NULL);
-    memcpy(task->locals, sim.locals, sim.locals_size);
+    copy_locals(task->locals, sim.locals);
     sim.running = NULL;
 }
 
@@ -470,9 +479,7 @@ sim_open(uint64_t seed, bool print)
     tutti_list_init(&sim.events);
     (void)dl_iterate_phdr(find_locals, NULL);
     assert(sim.locals_size <= LOCALS_MAX);
-    if (sim.locals_size > 0) {
-        memcpy(sim.first_locals, sim.locals, sim.locals_size);
-    }
+    copy_locals(sim.first_locals, sim.locals);
 }
 
 void
@@ -486,7 +493,5 @@ sim_close(void)
     if (sim.task_count > 0) {
         sim_fail("%zu threads are left", sim.task_count);
     }
-    if (sim.locals_size > 0) {
-        memcpy(sim.locals, sim.first_locals, sim.locals_size);
-    }
+    copy_locals(sim.locals, sim.first_locals);
 }

@@ -5,7 +5,7 @@ played until one fails.
 usage: mutants.py FOLDER [--seconds N] [--only REGEX]
 
 FOLDER keeps the copy and its build. The last line is "N of M found"; a mutant that is not found makes the exit status 1,
-unless its first line says "not found: WHY".
+unless its first line says "not found: WHY". A first line "kind: store" has schedules of that kind played.
 """
 
 import argparse
@@ -41,11 +41,11 @@ def apply(folder, patch, *options):
         sys.exit("mutants: %s does not fit any more:\n%s" % (os.path.basename(patch), said))
 
 
-def play(folder, seconds):
+def play(folder, seconds, kind):
     """The first broken promise, or None; how long it took."""
     began = time.monotonic()
     code, said = call(os.path.join(folder, "build", "dev", "tests", "sim", "tutti-sim"), "--failures", "1", "--seconds", str(seconds),
-                      cwd=folder, limit=seconds + 300)
+                      "--kind", kind, cwd=folder, limit=seconds + 300)
     broken = re.search(r"^BROKEN at [^:]*: (.*)", said, re.M)
     return (broken[1] if broken else "the process ended badly") if code else None, time.monotonic() - began
 
@@ -70,7 +70,7 @@ def main():
             first = file.readline().strip()
         apply(folder, patch)
         build(folder)
-        broken, seconds = play(folder, arguments.seconds)
+        broken, seconds = play(folder, arguments.seconds, first[6:] if first.startswith("kind: ") else "engine")
         apply(folder, patch, "-R")
         found += broken is not None
         unexcused += broken is None and not first.startswith("not found: ")

@@ -1,7 +1,7 @@
 /*
  * tutti-sim: plays schedules, each in virtual time and decided by its seed.
  *
- *   tutti-sim [--kind engine|cluster] [--break OP] [--failures N] [--seed S] [--schedules N] [--seconds N] [--replay SEED[:OPS:FAULTS]]
+ *   tutti-sim [--kind engine|cluster|store] [--break OP] [--failures N] [--seed S] [--schedules N] [--seconds N] [--replay SEED[:OPS:FAULTS]]
  *
  * A schedule that fails is cut down to the ops and faults that it needs, and its history is printed. --replay plays
  * one and prints its history; --break has the model of an op wrong, to see a judge at work. The last line is "N schedules, N failed"; the exit status is 1 if one failed.
@@ -19,6 +19,7 @@
 #include "model.h"
 #include "play.h"
 #include "sim/cluster/cluster.h"
+#include "sim/store/stores.h"
 
 #define BATCH 100  /* schedules of one process */
 #define STUCK_S 30 /* a schedule that takes longer is stuck */
@@ -208,7 +209,7 @@ play_all(uint64_t seed, uint64_t schedules, double seconds, uint64_t failures)
 static int
 usage(void)
 {
-    (void)fprintf(stderr, "usage: tutti-sim [--kind engine|cluster] [--break OP] [--seed S] "
+    (void)fprintf(stderr, "usage: tutti-sim [--kind engine|cluster|store] [--break OP] [--seed S] "
                           "[--schedules N] [--seconds N] "
                           "[--replay SEED[:OPS:FAULTS]]\n");
     return 2;
@@ -231,7 +232,9 @@ main(int argc, char **argv)
         if (strcmp(argv[i], "--replay") == 0) {
             return replay(argv[i + 1]);
         } else if (strcmp(argv[i], "--kind") == 0) {
-            play_one = strcmp(argv[i + 1], "cluster") == 0 ? cluster_play : play;
+            play_one = strcmp(argv[i + 1], "cluster") == 0 ? cluster_play
+                       : strcmp(argv[i + 1], "store") == 0 ? stores_play
+                                                           : play;
         } else if (strcmp(argv[i], "--break") == 0) {
             model_break((uint32_t)number_of(argv[i + 1]));
         } else if (strcmp(argv[i], "--seed") == 0) {

@@ -41,6 +41,17 @@ class Sim(unittest.TestCase):
         self.assertEqual(code, 0, said[-6000:])
         self.assertIn("\n60 schedules, 0 failed", said)
 
+    def test_stores_hold_their_promises(self):
+        code, said = sim("--kind", "store", "--seed", 1, "--schedules", 400, "--seconds", 270)
+        self.assertEqual(code, 0, said[-6000:])
+        self.assertIn("\n400 schedules, 0 failed", said)
+
+    def test_a_store_has_the_same_history_again(self):
+        first, second = sim("--kind", "store", "--replay", 11), sim("--kind", "store", "--replay", 11)
+        self.assertEqual(first[0], 0, first[1][-6000:])
+        self.assertEqual(first, second)
+        self.assertTrue(re.search(r"\nhash [0-9a-f]{16}\n", first[1]), first[1][-200:])
+
     def test_a_cluster_has_the_same_history_again(self):
         first, second = sim("--kind", "cluster", "--replay", 11), sim("--kind", "cluster", "--replay", 11)
         self.assertEqual(first[0], 0, first[1][-6000:])
