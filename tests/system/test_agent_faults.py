@@ -594,6 +594,20 @@ class Deaths(unittest.TestCase):
             finally:
                 self.end(cluster)
 
+    def test_a_rank_that_was_lost_to_the_coordinator_before_is_there(self):
+        """A job that begins anew has no news of who is in it: those are of changes."""
+        cluster = self.cluster_of(2)
+        self.assert_works(cluster)
+        cluster.agents[1].program.kill()
+        failure = cluster.on([0], lambda agent: all_reduce(agent, np.ones(1, np.int32)))[0]
+        self.assert_failed(failure, GONE, "RANK_LOST", "rank 1 is gone")
+        cluster.agents[0].program.wait_for_log("rank 1 is lost")
+        cluster.coordinator.kill()
+        cluster.coordinator = support.Program("tutti-coordinator", listen=cluster.coordinator.address)
+        cluster.replace(1)
+        cluster.agents[0].program.wait_for_log("begun anew")
+        self.wait_until_it_works(cluster)
+
 
 class Starts(unittest.TestCase):
     """Agents that find no coordinator, no port, no seat."""

@@ -361,9 +361,14 @@ void
 tutti_coll_engine_sit(tutti_coll_engine *engine, uint64_t job_id, uint32_t rank,
                       uint64_t incarnation)
 {
+    const bool anew = engine->job_id != 0 && engine->job_id != job_id;
+
     engine->job_id = job_id;
     engine->rank = rank;
     engine->incarnation = incarnation;
+    if (anew) {
+        tutti_coll_peers_renew(engine);
+    }
 }
 
 static void

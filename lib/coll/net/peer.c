@@ -466,6 +466,35 @@ tutti_coll_lose_peer(tutti_coll_engine *engine, uint32_t rank, uint64_t incarnat
     push_news(engine, rank, incarnation, true, reason, strlen(reason) + 1);
 }
 
+/* One that is known and has not changed is told the same again; one that was lost, or replaced, has an
+ * incarnation that differs, which ends what still waits for the old process (learn_peer). */
+static void
+run_renewal(tutti_coll_engine *engine, tutti_coll_item *item)
+{
+    tutti_map_node *node;
+
+    for (node = tutti_map_first(&engine->peers); node != NULL; node = tutti_map_next(node)) {
+        coll_peer *peer = tutti_container_of(node, coll_peer, node);
+
+        peer->lost = false;
+        tutti_coll_peer_ask(peer);
+    }
+    free(item);
+}
+
+void
+tutti_coll_peers_renew(tutti_coll_engine *engine)
+{
+    tutti_coll_item *item = calloc(1, sizeof(*item));
+
+    if (item == NULL) {
+        TUTTI_LOG("coll", ERROR, "no memory to ask anew where the ranks are");
+        return;
+    }
+    item->run = run_renewal;
+    tutti_coll_engine_push(engine, item);
+}
+
 /* Sends that wait for an address will not leave any more; their ends are needed for engine->notes
  * and op->pending to come to 0. */
 void

@@ -56,6 +56,11 @@ void tutti_coll_peer_give_up(coll_peer *peer); /* fail the ops that need it, dis
 void tutti_coll_peer_keep_retract(coll_peer *peer, const tutti_packet *packet);
 /* Disconnect: tickets of sends on it come back as failed, inside. Ops may fail and be released. */
 void tutti_coll_peer_drop_conn(coll_peer *peer);
+/*
+ * The job has begun anew, and no news come of who was lost or replaced before: the owner is asked again for all
+ * ranks that are known. Any thread.
+ */
+void tutti_coll_peers_renew(tutti_coll_engine *engine);
 /* A RESET has come: the peer has made its connection to us anew. */
 void tutti_coll_recv_reset(tutti_coll_engine *engine, const tutti_packet *packet);
 /* At the end: end what waits for addresses, and disconnect from all. */

@@ -331,6 +331,7 @@ agent_wire_leave_answer(tutti_agent *agent, tutti_rpc_message *message)
 
 typedef struct lookup {
     agent_coordinator_request coord_request; /* first: what ends it frees it */
+    uint64_t job_id;                         /* that the epoch is of */
     uint64_t epoch;
     size_t count;
     uint32_t ranks[];
@@ -399,13 +400,16 @@ on_lookup(void *arg, tutti_rpc_message *response, const tutti_error *err)
         agent_coordinator_request_end(&self->coord_request);
         return;
     }
+    if (self->job_id != agent->job_id) {
+        self->epoch = 0; /* the job began anew while this was asked for */
+    }
     found = tutti_rpc_message_get(response);
     for (i = 0; i < found->n_ranks; i++) {
         learn_rank(agent, found->ranks[i]);
     }
     TUTTI_LOG("agent", DEBUG, "knows the addresses of %zu ranks more", found->n_ranks);
     if (self->epoch != 0) {
-        agent_world_changed(agent, self->epoch, "has come");
+        agent_world_changed(agent, self->epoch, "a member has come");
     }
     for (i = 0; i < self->count && self->epoch != 0; i++) {
         agent_groups_renew(agent, self->ranks[i], self->epoch);
@@ -444,6 +448,7 @@ agent_wire_lookup(tutti_agent *agent, const uint32_t *ranks, size_t count, uint6
         return;
     }
     agent_coordinator_request_begin(&self->coord_request, agent);
+    self->job_id = agent->job_id;
     self->epoch = epoch;
     self->count = count;
     memcpy(self->ranks, ranks, count * sizeof(*ranks));

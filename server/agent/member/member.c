@@ -215,13 +215,14 @@ void
 agent_joined(tutti_agent *agent, uint32_t rank, uint32_t world_size, uint64_t epoch,
              uint64_t job_id, uint32_t heartbeat_ms, uint32_t timeout_ms)
 {
+    const bool anew = agent->job_id != 0 && agent->job_id != job_id;
     char context[64];
 
     agent->member->heartbeat_ns = heartbeat_ms * TUTTI_NS_PER_MS;
     agent_partition_watch(agent->member, timeout_ms * TUTTI_NS_PER_MS);
     agent->member->wait_ns = RETRY_MIN_NS;
     agent->member->said_ns = 0;
-    if (agent->job_id != 0 && agent->job_id != job_id) {
+    if (anew) {
         TUTTI_LOG("agent", WARN, "job %s was begun anew by the coordinator", agent_job(agent));
     }
     agent->rank = rank;
@@ -239,6 +240,9 @@ agent_joined(tutti_agent *agent, uint32_t rank, uint32_t world_size, uint64_t ep
         agent->settled_ns = epoch > 1 ? tutti_clock_ns() + SETTLE_NS : 0;
         TUTTI_LOG("agent", INFO, "joined job %s as rank %" PRIu32 " of %" PRIu32 ", epoch %" PRIu64,
                   agent_job(agent), rank, world_size, epoch);
+    }
+    if (anew) { /* members that are new processes count its ops from 1, and know it by its new id */
+        agent_world_changed(agent, 0, "the coordinator has begun the job anew");
     }
 }
 
@@ -377,7 +381,7 @@ agent_rank_lost(tutti_agent *agent, uint32_t rank, uint64_t incarnation, uint64_
     agent_groups_note_lost(agent, rank);
     agent->hooks->rank_lost(agent, rank, reason);
     if (!left || !agent_world_settles(agent, epoch)) {
-        agent_world_changed(agent, epoch, "is gone");
+        agent_world_changed(agent, epoch, "a member is gone");
     }
 }
 

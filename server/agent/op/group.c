@@ -640,7 +640,7 @@ on_backoff(tutti_timer *timer)
     if (group->change_ns == 0) {
         agent_group_dispatch(group);
     } else if (tutti_list_empty(&group->running) || group->change_ns <= tutti_clock_ns()) {
-        agent_world_changed(group->agent, group->next_epoch, "has left");
+        agent_world_changed(group->agent, group->next_epoch, "a member has left");
     } else {
         agent_group_watch(group);
     }
@@ -924,17 +924,15 @@ agent_groups_renew(tutti_agent *agent, uint32_t rank, uint64_t epoch)
 
 /*
  * The world of an elastic job, if this epoch is news to it. In a job of fixed size, "world" is
- * renewed like any other group.
+ * renewed like any other group. Epoch 0: of a job that has begun anew.
  */
 static agent_group *
 find_world(tutti_agent *agent, uint64_t epoch)
 {
-    tutti_map_node *node = tutti_map_find(&agent->groups, tutti_bytes_of("world"));
-    agent_group *group = node == NULL ? NULL : tutti_container_of(node, agent_group, by_name);
-    const bool changes =
-        agent->elastic && group != NULL && group->coll != NULL && epoch > group->epoch;
+    agent_group *group = agent_group_find(agent, "world");
+    const bool open = group != NULL && group->coll != NULL;
 
-    return changes ? group : NULL;
+    return open && (epoch == 0 || (agent->elastic && epoch > group->epoch)) ? group : NULL;
 }
 
 /*
@@ -970,8 +968,9 @@ agent_world_changed(tutti_agent *agent, uint64_t epoch, const char *why)
     }
     group->change_ns = 0;
     (void)TUTTI_FAIL_FOR(&err, TUTTI_UNAVAILABLE, "EPOCH_CHANGED",
-                         "group world: a member %s (epoch %" PRIu64 "): call again", why, epoch);
-    tutti_coll_group_renew(group->coll, epoch);
+                         "group world: %s (epoch %" PRIu64 "): call again", why,
+                         epoch == 0 ? agent->epoch : epoch);
+    tutti_coll_group_renew(group->coll, epoch == 0 ? group->epoch + 1 : epoch);
     /*
      * Behind the renewal: a close alone would fail what runs with NO_GROUP, and the caller must
      * read EPOCH_CHANGED.

@@ -117,7 +117,7 @@ bool agent_groups_leave(tutti_agent *agent);
  */
 bool agent_world_settles(tutti_agent *agent, uint64_t epoch);
 
-/* Members of an elastic job have changed: "world" is another group from now on. */
+/* Members of an elastic job have changed, or the job has begun anew (epoch 0): "world" is another group from now on. */
 void agent_world_changed(tutti_agent *agent, uint64_t epoch, const char *why);
 
 #endif
