@@ -477,7 +477,7 @@ class Renewal(unittest.TestCase):
                 agent.wait_for_log("the bearer token has expired")
                 self.assertIsNone(agent.process.poll())
                 write("token", hs256(claims("agent")).encode())
-                agent.wait_for_log("was begun anew by the coordinator")
+                agent.wait_for_log("in touch with the coordinator again")
 
 
 class Keys(unittest.TestCase):

@@ -361,12 +361,12 @@ void
 tutti_coll_engine_sit(tutti_coll_engine *engine, uint64_t job_id, uint32_t rank,
                       uint64_t incarnation)
 {
-    const bool anew = engine->job_id != 0 && engine->job_id != job_id;
+    const bool again = engine->job_id != 0;
 
     engine->job_id = job_id;
     engine->rank = rank;
     engine->incarnation = incarnation;
-    if (anew) {
+    if (again) {
         tutti_coll_peers_renew(engine);
     }
 }

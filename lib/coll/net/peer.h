@@ -57,8 +57,8 @@ void tutti_coll_peer_keep_retract(coll_peer *peer, const tutti_packet *packet);
 /* Disconnect: tickets of sends on it come back as failed, inside. Ops may fail and be released. */
 void tutti_coll_peer_drop_conn(coll_peer *peer);
 /*
- * The job has begun anew, and no news come of who was lost or replaced before: the owner is asked again for all
- * ranks that are known. Any thread.
+ * The agent has joined again, and no news come of who was lost or replaced before, or counted as lost while not all had
+ * joined: the owner is asked again for all ranks that are known. Any thread.
  */
 void tutti_coll_peers_renew(tutti_coll_engine *engine);
 /* A RESET has come: the peer has made its connection to us anew. */

@@ -114,6 +114,9 @@ agent_wire_join(tutti_agent *agent, const tutti_rpc_flow_ops *ops, tutti_rpc_flo
          */
         request.opt_rank_case = TUTTI__V1__JOIN_REQUEST__OPT_RANK_RANK;
         request.rank = agent->rank; /* the seat we had */
+        request.former_job_id = agent->job_id;
+        request.former_epoch = agent->epoch;
+        request.former_joined_epoch = agent->joined_epoch;
     } else if (tutti_parse_uint(agent->options->rank, TUTTI_RANKS_MAX, &rank, NULL) == TUTTI_OK) {
         request.opt_rank_case = TUTTI__V1__JOIN_REQUEST__OPT_RANK_RANK;
         request.rank = (uint32_t)rank;
@@ -159,6 +162,7 @@ agent_wire_join_message(tutti_agent *agent, tutti_rpc_message *message)
                               agent->incarnation);
         take_key(agent, response->joined->job_id, response->joined->key);
         tutti_fault_at(TUTTI_FAULT_AFTER_KEY);
+        agent->joined_epoch = response->joined->joined_epoch;
         agent->elastic = response->joined->min_world_size != 0 &&
                          response->joined->min_world_size < response->joined->world_size;
         agent_joined(

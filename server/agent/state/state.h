@@ -61,6 +61,7 @@ struct tutti_agent {
     bool broken;         /* some group is */
     uint64_t settled_ns; /* when the others know us: a fresh process's first ops wait for that */
     uint64_t epoch;
+    uint64_t joined_epoch; /* that began when this agent came */
     uint64_t job_id;
     uint64_t store_version; /* what a coordinator has told last of its store, ... */
     uint64_t store_teller;  /* ... and which one; 0 = none has */

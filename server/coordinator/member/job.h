@@ -45,6 +45,7 @@ struct coord_agent {
     tutti_coordinator_state state;
     bool seated; /* has a rank: asked for it, or was given it */
     uint32_t rank;
+    tutti_coordinator_former former;
     uint64_t joined_epoch;  /* at which this process got its rank; 0 = not yet */
     uint64_t changed_epoch; /* of its last change: joined, leaving, lost */
     uint64_t since_ms;

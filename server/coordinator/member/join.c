@@ -303,6 +303,7 @@ answer_join(tutti_coordinator_join *join)
         .world_size = agent->job->world_size,
         .min_world_size = agent->job->min_world,
         .epoch = agent->job->epoch,
+        .joined_epoch = agent->joined_epoch,
         .job_id = agent->job->id,
         .heartbeat_interval_ms =
             (uint32_t)(heartbeat_interval(options, agent->job->world_size) / TUTTI_NS_PER_MS),

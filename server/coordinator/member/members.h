@@ -52,6 +52,13 @@ typedef struct tutti_coordinator_member {
 
 /* ------------------------------------------------------------------------------ join */
 
+/* The seat that a process had in a job of a coordinator which is no more; zeros = none. */
+typedef struct tutti_coordinator_former {
+    uint64_t job_id;
+    uint64_t epoch; /* the newest that it has heard of */
+    uint64_t joined_epoch;
+} tutti_coordinator_former;
+
 typedef struct tutti_coordinator_join_request {
     const char *job;
     uint32_t world_size;
@@ -60,6 +67,7 @@ typedef struct tutti_coordinator_join_request {
     uint32_t rank;
     uint64_t incarnation;
     tutti_coordinator_agent agent;
+    tutti_coordinator_former former;
     uint64_t deadline_ns; /* TUTTI_TIMERS_NEVER = none */
 } tutti_coordinator_join_request;
 
@@ -84,6 +92,7 @@ typedef struct tutti_coordinator_seat {
     uint32_t rank;
     uint32_t world_size;
     uint64_t epoch;
+    uint64_t joined_epoch;
     uint64_t job_id;
     uint32_t heartbeat_interval_ms;
     uint32_t heartbeat_timeout_ms;

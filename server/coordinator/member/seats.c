@@ -16,6 +16,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/data/id.h"
 #include "base/error/fail.h"
 #include "base/error/text.h"
 #include "base/os/clock.h"
@@ -243,6 +244,7 @@ coord_seat_newcomer(coord_job *job, const tutti_coordinator_join_request *reques
         return code;
     }
     vacate_seat(occupant);
+    agent->former = request->former;
     job->present++;
     agent->since_ms = job->owner->wall_ns / TUTTI_NS_PER_MS;
     if (job->epoch == 0) {
@@ -376,12 +378,63 @@ sort_seats(tutti_list_node *head, uint32_t count)
     tutti_list_splice(head, &sorted);
 }
 
-void
-coord_seats_form(coord_job *job)
+/*
+ * Is it the job of a coordinator that was started again without a store? Then all its processes come back, each in its
+ * seat, and have heard of the same changes. If one is another, or has missed a change, it is another job: those who
+ * stayed know the others as they were, and have counted ops that the new one has not.
+ */
+static bool
+is_known_job(const coord_job *job)
+{
+    const tutti_coordinator_former *first;
+    uint32_t rank;
+
+    for (rank = 0; rank < job->world_size; rank++) {
+        if (job->seats[rank] == NULL || job->seats[rank]->former.job_id == 0) {
+            return false;
+        }
+    }
+    first = &job->seats[0]->former;
+    for (rank = 1; rank < job->world_size; rank++) {
+        const tutti_coordinator_former *former = &job->seats[rank]->former;
+
+        if (former->job_id != first->job_id || former->epoch != first->epoch) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Groups count from the last member that came: as their members have it. Later groups get numbers that no
+ * former one had. */
+static void
+go_on_as_before(coord_job *job)
 {
     uint32_t rank;
 
+    job->last_joined_epoch = 0;
+    for (rank = 0; rank < job->world_size; rank++) {
+        coord_agent *agent = job->seats[rank];
+
+        agent->joined_epoch = agent->former.joined_epoch;
+        if (agent->joined_epoch > job->last_joined_epoch) {
+            job->last_joined_epoch = agent->joined_epoch;
+        }
+    }
+    job->group_ids += tutti_id_draw() >> 16;
+}
+
+void
+coord_seats_form(coord_job *job)
+{
+    const bool known = is_known_job(job);
+    uint32_t rank;
+
     assert(job->epoch == 0 && job->attached == job->present);
+    if (known) {
+        job->id = job->seats[0]->former.job_id;
+        job->epoch = job->seats[0]->former.epoch;
+    }
     sort_seats(&job->unassigned, job->unassigned_count);
     coord_job_next_epoch(job);
     job->ever_formed = true;
@@ -397,9 +450,12 @@ coord_seats_form(coord_job *job)
         }
     }
     assert(tutti_list_empty(&job->unassigned));
+    if (known) {
+        go_on_as_before(job);
+    }
     job->owner->hooks->refresh_world(job);
     job->owner->hooks->record_formed(job);
     job->owner->hooks->wake_member_watches(job);
-    coord_note(job->owner, "job %s: formed with %" PRIu32 " rank%s", job->name, job->alive_count,
-               job->alive_count == 1 ? "" : "s");
+    coord_note(job->owner, "job %s: %s with %" PRIu32 " rank%s", job->name,
+               known ? "goes on" : "formed", job->alive_count, job->alive_count == 1 ? "" : "s");
 }

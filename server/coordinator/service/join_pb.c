@@ -65,6 +65,7 @@ send_seat(join_call *self)
     joined.world_size = self->seat.world_size;
     joined.min_world_size = self->seat.min_world_size;
     joined.epoch = self->seat.epoch;
+    joined.joined_epoch = self->seat.joined_epoch;
     joined.job_id = self->seat.job_id;
     joined.heartbeat_interval_ms = self->seat.heartbeat_interval_ms;
     joined.heartbeat_timeout_ms = self->seat.heartbeat_timeout_ms;
@@ -107,6 +108,9 @@ request_from_wire(const Tutti__V1__JoinRequest *wire, tutti_coordinator_join_req
         .min_world_size = wire->min_world_size,
         .has_rank = wire->opt_rank_case == TUTTI__V1__JOIN_REQUEST__OPT_RANK_RANK,
         .incarnation = wire->incarnation,
+        .former = {.job_id = wire->former_job_id,
+                   .epoch = wire->former_epoch,
+                   .joined_epoch = wire->former_joined_epoch},
     };
     if (ret_request->has_rank) {
         ret_request->rank = wire->rank;

@@ -150,6 +150,14 @@ run_one(cluster_user *self, tutti_client *client)
     cluster.counts.failed += well ? 0 : 1;
 }
 
+static bool
+is_served(void *arg)
+{
+    (void)arg;
+    return cluster.programs[CLUSTER_COORDINATOR] != NULL &&
+           program_runs(cluster.programs[CLUSTER_COORDINATOR]);
+}
+
 void *
 cluster_run_visitor(void *arg)
 {
@@ -158,6 +166,7 @@ cluster_run_visitor(void *arg)
     tutti_client_options options;
     tutti_error err;
 
+    (void)sim_wait(is_served, NULL, sim_now_ns() + 30 * TUTTI_NS_PER_S);
     tutti_client_options_init(&options);
     options.agent = "";
     options.coordinator = COORDINATOR_ADDRESS;

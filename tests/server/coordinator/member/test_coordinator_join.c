@@ -5,6 +5,7 @@
 #include "support/testing.h"
 
 #include "server/coordinator/fixture.h"
+#include "server/coordinator/group/groups.h"
 #include "tutti/types.h"
 
 static tutti_coordinator_job
@@ -616,6 +617,69 @@ test_job__with_a_survivor_goes_on(void **state)
     assert_int_equal(back.seat.epoch, 3);
 }
 
+/* Three agents join a coordinator that was started again without a store; one of them may have another past. */
+static void
+join_with_pasts(const tutti_coordinator_former pasts[3], joiner ret_joiners[3])
+{
+    uint32_t rank;
+    tutti_error err;
+
+    for (rank = 0; rank < 3; rank++) {
+        tutti_coordinator_join_request request = join_request(NULL, 3, rank, 100 + rank);
+
+        request.former = pasts[rank];
+        assert_ok(joiner_start(&fix, &ret_joiners[rank], &request, &err));
+    }
+    fixture_settle(&fix);
+    for (rank = 0; rank < 3; rank++) {
+        assert_int_equal(ret_joiners[rank].answer_count, 1);
+        assert_false(ret_joiners[rank].failed);
+    }
+}
+
+/* Its members count ops on, so the job has to be the same one, and "world" to have the epoch that they know. */
+static void
+test_job__whose_processes_all_come_back_goes_on(void **state)
+{
+    static const tutti_coordinator_former pasts[3] = {{77, 5, 1}, {77, 5, 4}, {77, 5, 1}};
+    joiner joiners[3];
+    tutti_coordinator_group world;
+    tutti_error err;
+
+    (void)state;
+    join_with_pasts(pasts, joiners);
+    assert_int_equal(joiners[1].seat.job_id, 77);
+    assert_int_equal(joiners[1].seat.epoch, 6);
+    assert_int_equal(joiners[1].seat.joined_epoch, 4);
+    assert_int_equal(joiners[0].seat.joined_epoch, 1);
+    assert_ok(tutti_coordinator_group_get(fix.self, NULL, "world", (tutti_coordinator_asker){0},
+                                          &world, &err));
+    assert_int_equal(world.epoch, 4);
+    lose(2);
+    joiner_must_start(&fix, &joiners[2], 3, 2, 900);
+    fixture_settle(&fix);
+    assert_int_equal(joiners[2].seat.epoch, 8); /* above all that the members know */
+}
+
+static void
+test_job__of_which_one_is_new_or_has_missed_a_change_is_another(void **state)
+{
+    static const tutti_coordinator_former cases[][3] = {{{77, 5, 1}, {0}, {77, 5, 1}},
+                                                        {{77, 5, 1}, {77, 4, 1}, {77, 5, 1}},
+                                                        {{77, 5, 1}, {78, 5, 1}, {77, 5, 1}}};
+    joiner joiners[3];
+    size_t i;
+
+    for (i = 0; i < COUNT_OF(cases); i++) {
+        join_with_pasts(cases[i], joiners);
+        assert_int_not_equal(joiners[0].seat.job_id, 77);
+        assert_int_equal(joiners[0].seat.epoch, 1);
+        assert_int_equal(joiners[0].seat.joined_epoch, 1);
+        (void)fixture_end(state);
+        (void)fixture_begin(state);
+    }
+}
+
 static void
 test_observer__hears_of_the_life_of_jobs(void **state)
 {
@@ -808,6 +872,8 @@ main(void)
         SENTENCE(test_job__without_anybody_lingers_and_then_is_gone),
         SENTENCE(test_job__without_anybody_begins_anew_with_the_next_join),
         SENTENCE(test_job__with_a_survivor_goes_on),
+        SENTENCE(test_job__whose_processes_all_come_back_goes_on),
+        SENTENCE(test_job__of_which_one_is_new_or_has_missed_a_change_is_another),
         SENTENCE(test_observer__hears_of_the_life_of_jobs),
         SENTENCE(test_jobs__do_not_know_each_other_and_are_listed_in_order),
         SENTENCE(test_lookup__shows_every_state),
