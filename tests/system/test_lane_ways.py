@@ -217,7 +217,10 @@ class Thousand(LaneCase):
             self.skipTest("the agent needs %d descriptors, and the hard limit is %d (ulimit -Hn)" % (need, most))
         clients = [Client(self, self.cluster.agents[0]) for _ in range(PROCESSES)]
         self.assertEqual(self.all_say(clients, "many", MANY // PROCESSES), ["ok"] * PROCESSES)
-        self.assertEqual(self.lanes(), MANY)
+        until = time.monotonic() + LONG_S
+        while self.lanes() != MANY:  # a client whose lane does not come in a second asks later for another one
+            self.assertLess(time.monotonic(), until)
+            self.assertEqual(self.all_say(clients, "again", 0), ["ok"] * PROCESSES)
         before = self.cluster.agents[0].messages()
         self.assertEqual(self.all_say(clients, "again", 0), ["ok"] * PROCESSES)
         self.assertGreaterEqual(self.cluster.agents[0].messages() - before, 4 * MANY)
