@@ -130,6 +130,7 @@ tutti_ranks_get(tutti_client *client, const uint32_t *ranks, size_t count,
 {
     TUTTI_NEED(client, err);
     TUTTI_NEED(ret_infos, err);
+    TUTTI_NEED_LIST(ranks, count, err);
 
     const Tutti__V1__LookupRanksResponse *response;
     tutti_rpc_message *message = NULL;

@@ -26,6 +26,7 @@ tutti_code
 tutti_init_parse(const char *url, tutti_init_info *ret_info, tutti_error *err)
 {
     TUTTI_NEED(ret_info, err);
+    TUTTI_NEED(url, err);
 
     tutti_init_url parsed;
     tutti_init_info info = {0};

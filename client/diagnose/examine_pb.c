@@ -83,6 +83,10 @@ tutti_agent_examine(tutti_client *client, const uint32_t *ranks, size_t count, u
                     size_t *ret_reach_count, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED_LIST(ranks, count, err);
+    TUTTI_NEED(ret_self_check, err);
+    TUTTI_NEED(ret_reaches, err);
+    TUTTI_NEED(ret_reach_count, err);
 
     Tutti__V1__ExamineRequest request = TUTTI__V1__EXAMINE_REQUEST__INIT;
     const client_call call = {.stub = &stub_examine,

@@ -83,6 +83,7 @@ tutti_explain(tutti_client *client, const tutti_explain_question *question,
 {
     TUTTI_NEED(client, err);
     TUTTI_NEED(ret_explanation, err);
+    TUTTI_NEED(question, err);
 
     const bool world = question->group == NULL || question->group[0] == '\0' ||
                        strcmp(question->group, "world") == 0;

@@ -153,6 +153,8 @@ tutti_clock_compare(tutti_client *client, int64_t *ret_offset_ns, uint64_t *ret_
                     tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_offset_ns, err);
+    TUTTI_NEED(ret_error_ns, err);
 
     uint64_t best_ns = UINT64_MAX;
     int64_t offset_ns = 0;

@@ -94,6 +94,7 @@ tutti_call(tutti_client *client, const char *function, const tutti_value *args, 
            const tutti_call_options *options, tutti_call_result *ret_result, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED_LIST(args, count, err);
 
     Tutti__V1__CallRequest request = TUTTI__V1__CALL_REQUEST__INIT;
     tutti_call_options own;
@@ -197,6 +198,7 @@ tutti_code
 tutti_value_set(tutti_client *client, const char *name, const tutti_value *value, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(value, err);
 
     Tutti__V1__SetValueRequest request = TUTTI__V1__SET_VALUE_REQUEST__INIT;
     wire_value wire;

@@ -272,6 +272,7 @@ tutti_generic_start(tutti_generic *generic, const char *method, const void *requ
 {
     TUTTI_NEED(generic, err);
     TUTTI_NEED(ret_call, err);
+    TUTTI_NEED(method, err);
 
     const tutti_rpc_stub *stub = NULL;
     tutti_generic_call_options own;

@@ -72,6 +72,7 @@ tutti_generic_open(const char *address, const tutti_generic_options *options,
                    tutti_generic **ret_generic, tutti_error *err)
 {
     TUTTI_NEED(ret_generic, err);
+    TUTTI_NEED(address, err);
 
     tutti_generic_options own;
     tutti_generic *self;
@@ -319,6 +320,8 @@ tutti_generic_unary(tutti_generic *generic, const char *method, const void *requ
 {
     TUTTI_NEED(generic, err);
     TUTTI_NEED(ret_message, err);
+    TUTTI_NEED(method, err);
+    TUTTI_NEED_LIST(request, request_bytes, err);
 
     const tutti_rpc_stub *stub = NULL;
     tutti_generic_call_options own;
@@ -373,6 +376,7 @@ tutti_code
 tutti_generic_fd(tutti_generic *generic, int *ret_fd, tutti_error *err)
 {
     TUTTI_NEED(generic, err);
+    TUTTI_NEED(ret_fd, err);
 
     int fd;
 

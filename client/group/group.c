@@ -84,6 +84,7 @@ tutti_group_create_with(tutti_client *client, const tutti_group_options *options
                         tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED_LIST(ranks, count, err);
 
     tutti_group_options own;
     tutti_code code = client_check_member(client, err);
@@ -107,6 +108,7 @@ tutti_group_create(tutti_client *client, const char *name, const uint32_t *ranks
                    tutti_group_info *ret_info, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED_LIST(ranks, count, err);
 
     tutti_group_options options;
 
@@ -132,6 +134,7 @@ tutti_group_shrink(tutti_client *client, const char *group, uint32_t timeout_ms,
                    tutti_group_info *ret_info, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_info, err);
 
     return client_wire_group_shrink(client, group, timeout_ms, ret_info, err);
 }
@@ -148,6 +151,7 @@ tutti_code
 tutti_group_destroy(tutti_client *client, const tutti_group_info *group, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(group, err);
 
     return client_wire_group_delete(client, group->name, group->id, true, err);
 }
@@ -158,6 +162,7 @@ tutti_group_split(tutti_client *client, const tutti_group_options *options,
                   tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(split, err);
 
     tutti_group_options own;
     tutti_split own_split;

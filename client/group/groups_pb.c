@@ -129,6 +129,7 @@ tutti_group_get(tutti_client *client, const char *name, tutti_group_info *ret_in
                 tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_info, err);
 
     Tutti__V1__GetGroupRequest request = TUTTI__V1__GET_GROUP_REQUEST__INIT;
     const client_call call = client_ask_coordinator(client, &stub_get_group);

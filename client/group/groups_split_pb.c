@@ -215,6 +215,7 @@ tutti_ranks_translate(tutti_client *client, const char *from, const char *to, co
 {
     TUTTI_NEED(client, err);
     TUTTI_NEED(ret_ranks, err);
+    TUTTI_NEED_LIST(ranks, count, err);
 
     Tutti__V1__TranslateRanksRequest request = TUTTI__V1__TRANSLATE_RANKS_REQUEST__INIT;
     const tutti_agent_info *own = tutti_whoami(client);

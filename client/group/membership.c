@@ -344,13 +344,14 @@ tutti_member_watch_start(tutti_client *client, const tutti_member_watch_options 
                          tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(on_event, err);
+    TUTTI_NEED(ret_watch, err);
 
     tutti_member_watch_options own;
     tutti_member_watch *self;
     tutti_error failed = {0};
     tutti_code code = TUTTI_OK;
 
-    assert(client != NULL && on_event != NULL && ret_watch != NULL);
     tutti_member_watch_options_init(&own);
     if (options != NULL) {
         code = client_take_struct(&own, sizeof(own), options, options->size,

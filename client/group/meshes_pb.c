@@ -135,6 +135,7 @@ tutti_mesh_create(tutti_client *client, const char *name, const uint32_t *shape,
                   tutti_mesh_info *ret_info, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED_LIST(shape, dim_count, err);
 
     Tutti__V1__CreateMeshRequest request = TUTTI__V1__CREATE_MESH_REQUEST__INIT;
     Tutti__V1__Member member;
@@ -156,6 +157,7 @@ tutti_code
 tutti_mesh_get(tutti_client *client, const char *name, tutti_mesh_info *ret_info, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_info, err);
 
     Tutti__V1__GetMeshRequest request = TUTTI__V1__GET_MESH_REQUEST__INIT;
     const client_call call = client_ask_coordinator(client, &stub_get);
@@ -253,6 +255,7 @@ tutti_mesh_groups(tutti_client *client, const char *name, const char *dim,
                   tutti_rank_lists *ret_lists, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_lists, err);
 
     Tutti__V1__ListMeshGroupsRequest request = TUTTI__V1__LIST_MESH_GROUPS_REQUEST__INIT;
     const client_call call = client_ask_coordinator(client, &stub_groups);
@@ -299,6 +302,7 @@ tutti_mesh_slice(tutti_client *client, const char *name, int64_t rank, const cha
 {
     TUTTI_NEED(client, err);
     TUTTI_NEED(ret_info, err);
+    TUTTI_NEED_LIST(dims, dim_count, err);
 
     Tutti__V1__SliceMeshRequest request = TUTTI__V1__SLICE_MESH_REQUEST__INIT;
     const client_call call = client_ask_coordinator(client, &stub_slice);

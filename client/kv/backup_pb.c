@@ -58,6 +58,7 @@ tutti_backup(tutti_client *client, uint32_t timeout_ms, tutti_backup_fn on_data,
              tutti_backup_info *ret_info, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(on_data, err);
 
     const tutti_rpc_call_options options = {
         .deadline_ns = timeout_ms == 0 ? 0 : client_deadline(client, timeout_ms)};

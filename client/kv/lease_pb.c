@@ -35,6 +35,7 @@ tutti_kv_lease_grant(tutti_client *client, uint32_t ttl_ms, tutti_kv_lease *ret_
                      tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_lease, err);
 
     Tutti__V1__StoreServiceGrantRequest request = TUTTI__V1__STORE_SERVICE_GRANT_REQUEST__INIT;
     const client_call call = client_ask_coordinator(client, &stub_grant);
@@ -130,6 +131,7 @@ tutti_code
 tutti_kv_lease_list(tutti_client *client, tutti_kv_lease_fn on_lease, void *arg, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(on_lease, err);
 
     uint64_t after = 0;
 

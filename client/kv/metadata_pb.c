@@ -72,6 +72,7 @@ tutti_metadata_broadcast(tutti_client *client, const tutti_metadata_options *opt
                          tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED_LIST(value, value_size, err);
 
     Tutti__V1__MetadataServiceBroadcastRequest request =
         TUTTI__V1__METADATA_SERVICE_BROADCAST_REQUEST__INIT;

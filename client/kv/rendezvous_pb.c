@@ -57,6 +57,7 @@ tutti_meet(tutti_client *client, const void *key, size_t key_size, tutti_meeting
 {
     TUTTI_NEED(client, err);
     TUTTI_NEED(key, err);
+    TUTTI_NEED(meeting, err);
 
     Tutti__V1__RendezvousServiceMeetRequest request =
         TUTTI__V1__RENDEZVOUS_SERVICE_MEET_REQUEST__INIT;

@@ -128,6 +128,7 @@ tutti_kv_multi_get(tutti_client *client, const tutti_kv_bytes *keys, size_t coun
 {
     TUTTI_NEED(client, err);
     TUTTI_NEED(ret_values, err);
+    TUTTI_NEED_LIST(keys, count, err);
 
     Tutti__V1__StoreServiceMultiGetRequest request =
         TUTTI__V1__STORE_SERVICE_MULTI_GET_REQUEST__INIT;
@@ -160,6 +161,8 @@ tutti_kv_multi_set(tutti_client *client, const tutti_kv_bytes *keys, const tutti
                    size_t count, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED_LIST(keys, count, err);
+    TUTTI_NEED_LIST(values, count, err);
 
     Tutti__V1__StoreServiceMultiSetRequest request =
         TUTTI__V1__STORE_SERVICE_MULTI_SET_REQUEST__INIT;
@@ -206,6 +209,7 @@ tutti_kv_check(tutti_client *client, const tutti_kv_bytes *keys, size_t count, b
                bool *ret_all, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED_LIST(keys, count, err);
 
     Tutti__V1__StoreServiceCheckRequest request = TUTTI__V1__STORE_SERVICE_CHECK_REQUEST__INIT;
     const client_call call = client_ask_store(client, &stub_check);
@@ -242,6 +246,7 @@ tutti_kv_count(tutti_client *client, const void *prefix, size_t prefix_size, uin
                tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED_LIST(prefix, prefix_size, err);
 
     Tutti__V1__StoreServiceCountRequest request = TUTTI__V1__STORE_SERVICE_COUNT_REQUEST__INIT;
     const client_call call = client_ask_coordinator(client, &stub_count);
@@ -262,6 +267,7 @@ tutti_kv_append(tutti_client *client, const void *key, size_t key_size, const vo
 {
     TUTTI_NEED(client, err);
     TUTTI_NEED(key, err);
+    TUTTI_NEED_LIST(value, value_size, err);
 
     Tutti__V1__StoreServiceAppendRequest request = TUTTI__V1__STORE_SERVICE_APPEND_REQUEST__INIT;
     const client_call call = client_ask_store(client, &stub_append);
@@ -284,6 +290,7 @@ tutti_kv_push(tutti_client *client, const void *key, size_t key_size, const void
 {
     TUTTI_NEED(client, err);
     TUTTI_NEED(key, err);
+    TUTTI_NEED_LIST(value, value_size, err);
 
     Tutti__V1__StoreServiceQueuePushRequest request =
         TUTTI__V1__STORE_SERVICE_QUEUE_PUSH_REQUEST__INIT;
@@ -330,6 +337,7 @@ tutti_kv_take(tutti_client *client, const void *key, size_t key_size, uint32_t t
 {
     TUTTI_NEED(client, err);
     TUTTI_NEED(key, err);
+    TUTTI_NEED(ret_value, err);
 
     Tutti__V1__StoreServiceTakeRequest request = TUTTI__V1__STORE_SERVICE_TAKE_REQUEST__INIT;
     const client_call call = ask_and_wait(client, &stub_take, timeout_ms, &request.timeout_ms);
@@ -356,6 +364,7 @@ tutti_kv_pop(tutti_client *client, const void *key, size_t key_size, uint32_t ti
 {
     TUTTI_NEED(client, err);
     TUTTI_NEED(key, err);
+    TUTTI_NEED(ret_value, err);
 
     Tutti__V1__StoreServiceQueuePopRequest request =
         TUTTI__V1__STORE_SERVICE_QUEUE_POP_REQUEST__INIT;

@@ -60,6 +60,7 @@ tutti_kv_get(tutti_client *client, const void *key, size_t key_size, void **ret_
 {
     TUTTI_NEED(client, err);
     TUTTI_NEED(key, err);
+    TUTTI_NEED(ret_value, err);
 
     Tutti__V1__StoreServiceGetRequest request = TUTTI__V1__STORE_SERVICE_GET_REQUEST__INIT;
     const client_call call = client_ask_store(client, &stub_get);
@@ -84,6 +85,7 @@ tutti_kv_set(tutti_client *client, const void *key, size_t key_size, const void 
 {
     TUTTI_NEED(client, err);
     TUTTI_NEED(key, err);
+    TUTTI_NEED_LIST(value, value_size, err);
 
     return tutti_kv_set_with_lease(client, key, key_size, value, value_size, 0, err);
 }
@@ -94,6 +96,7 @@ tutti_kv_set_with_lease(tutti_client *client, const void *key, size_t key_size, 
 {
     TUTTI_NEED(client, err);
     TUTTI_NEED(key, err);
+    TUTTI_NEED_LIST(value, value_size, err);
 
     Tutti__V1__StoreServiceSetRequest request = TUTTI__V1__STORE_SERVICE_SET_REQUEST__INIT;
     const client_call call = client_ask_store(client, &stub_set);
@@ -138,6 +141,7 @@ tutti_kv_compare_and_set(tutti_client *client, const void *key, size_t key_size,
 {
     TUTTI_NEED(client, err);
     TUTTI_NEED(key, err);
+    TUTTI_NEED_LIST(value, value_size, err);
 
     Tutti__V1__StoreServiceCompareAndSetRequest request =
         TUTTI__V1__STORE_SERVICE_COMPARE_AND_SET_REQUEST__INIT;
@@ -279,6 +283,8 @@ tutti_kv_list(tutti_client *client, const void *prefix, size_t prefix_size, tutt
               void *arg, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED_LIST(prefix, prefix_size, err);
+    TUTTI_NEED(on_entry, err);
 
     Tutti__V1__StoreServiceListRequest request = TUTTI__V1__STORE_SERVICE_LIST_REQUEST__INIT;
     page_token token = {.size = 0};
@@ -305,6 +311,8 @@ tutti_kv_wait(tutti_client *client, const void *const *keys, const size_t *key_s
               uint32_t timeout_ms, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED_LIST(keys, count, err);
+    TUTTI_NEED_LIST(key_sizes, count, err);
 
     Tutti__V1__StoreServiceWaitRequest request = TUTTI__V1__STORE_SERVICE_WAIT_REQUEST__INIT;
     const uint32_t wait_ms = timeout_ms != 0 ? timeout_ms : client->settings.timeout_ms;
@@ -446,6 +454,8 @@ tutti_kv_watch(tutti_client *client, const void *prefix, size_t prefix_size, uin
                tutti_kv_fn on_entry, void *arg, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED_LIST(prefix, prefix_size, err);
+    TUTTI_NEED(on_entry, err);
 
     Tutti__V1__StoreServiceWatchRequest request = TUTTI__V1__STORE_SERVICE_WATCH_REQUEST__INIT;
     watching self = {.client = client,

@@ -50,6 +50,8 @@ tutti_kv_view_key(const tutti_kv_view *view, const void *key, size_t key_size, v
 {
     TUTTI_NEED(key, err);
     TUTTI_NEED(ret_key, err);
+    TUTTI_NEED(view, err);
+    TUTTI_NEED(ret_size, err);
 
     size_t size = 0;
 

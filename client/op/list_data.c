@@ -316,6 +316,8 @@ client_list_make(tutti_client *client, tutti_op_kind kind, const tutti_op *op,
                  const tutti_op_data *arrays, size_t count, client_list **ret_list,
                  tutti_error *err)
 {
+    TUTTI_NEED_LIST(arrays, count, err);
+
     client_list *self;
     tutti_code code;
 

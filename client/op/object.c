@@ -56,10 +56,8 @@ own_op(const tutti_op *given, tutti_op_more *more)
 static tutti_code
 check_object(const tutti_object *object, tutti_error *err)
 {
-    if (object == NULL) {
-        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "NO_INPUT",
-                              "this rank gives an object: it must not be NULL");
-    }
+    TUTTI_NEED(object, err);
+
     if (memchr(object->content_type, '\0', sizeof(object->content_type)) == NULL) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_NAME",
                               "a content type of more than %d bytes", TUTTI_CONTENT_TYPE_MAX);
@@ -324,6 +322,7 @@ tutti_object_gather(tutti_client *client, const tutti_op *op, const tutti_object
                     tutti_object **ret_objects, size_t *ret_count, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_count, err);
 
     return run_all_object(client, tutti_gather, op, object, ret_objects, ret_count, err);
 }

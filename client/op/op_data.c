@@ -280,11 +280,19 @@ take_role(data_op *self)
 }
 
 static tutti_code
-check_result(const data_op *self)
+check_memory(const data_op *self)
 {
     const client_inline *memory = &self->memory;
     const uint64_t bytes = memory->result_bytes;
+    const void *data = memory->data;
+    const void *result = memory->result;
 
+    if (memory->gives || self->role == DATA_BROADCAST) { /* whose data is its result */
+        TUTTI_NEED_LIST(data, memory->bytes, self->err);
+    }
+    if (memory->takes && self->role != DATA_BROADCAST) {
+        TUTTI_NEED_LIST(result, bytes, self->err);
+    }
     if (memory->takes &&
         (bytes > INT64_MAX || bytes % tutti_dtype_bytes(memory->spec->dtype) != 0)) {
         return TUTTI_FAIL_FOR(self->err, TUTTI_INVALID_ARGUMENT, "SIZE_MISMATCH",
@@ -309,7 +317,7 @@ perform_op_data(data_op *self, const tutti_op *op)
         code = take_role(self);
     }
     if (code == TUTTI_OK) {
-        code = check_result(self);
+        code = check_memory(self);
     }
     if (code != TUTTI_OK) {
         call_in_vain(self);

@@ -58,6 +58,7 @@ tutti_tracer_attach(tutti_client *client, const char *name, const char *const *t
                     size_t count, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED_LIST(tensors, count, err);
 
     Tutti__V1__AttachRequest request = TUTTI__V1__ATTACH_REQUEST__INIT;
 
@@ -234,6 +235,8 @@ tutti_backward(tutti_client *client, const char *name, const tutti_backward_opti
                tutti_gradient **ret_found, size_t *ret_count, char *ret_work, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_found, err);
+    TUTTI_NEED(ret_count, err);
 
     Tutti__V1__BackwardRequest request = TUTTI__V1__BACKWARD_REQUEST__INIT;
     Tutti__V1__OpOptions op_options = TUTTI__V1__OP_OPTIONS__INIT;

@@ -116,6 +116,7 @@ tutti_wait(tutti_client *client, const char *const *works, size_t count, uint32_
            tutti_work_status *ret_statuses, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED_LIST(works, count, err);
 
     return wait_for_works(client, works, count, timeout_ms, ret_statuses, NULL, err);
 }
@@ -125,6 +126,7 @@ tutti_wait_more(tutti_client *client, const char *work, uint32_t timeout_ms,
                 tutti_work_status *ret_status, tutti_op_more *ret_more, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_more, err);
 
     *ret_more = (tutti_op_more){0};
     return wait_for_works(client, &work, 1, timeout_ms, ret_status, ret_more, err);
@@ -145,6 +147,7 @@ tutti_test(tutti_client *client, const char *const *works, size_t count,
            tutti_work_status *ret_statuses, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED_LIST(works, count, err);
 
     Tutti__V1__TestRequest request = TUTTI__V1__TEST_REQUEST__INIT;
     const client_call call = {
@@ -170,6 +173,7 @@ tutti_cancel(tutti_client *client, const char *const *works, size_t count,
              tutti_work_status *ret_statuses, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED_LIST(works, count, err);
 
     Tutti__V1__CancelRequest request = TUTTI__V1__CANCEL_REQUEST__INIT;
     const client_call call = {

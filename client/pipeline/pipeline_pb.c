@@ -196,6 +196,7 @@ tutti_pipeline_put(tutti_pipeline *pipeline, const tutti_spec *spec, const void 
     wire_spec wire;
     tutti_code code = tutti_spec_size(spec, NULL, &bytes, err);
 
+    TUTTI_NEED_LIST(data, bytes, err);
     if (code == TUTTI_OK && bytes > TUTTI_INLINE_BYTES_MAX) {
         code = TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "INLINE_LIMIT",
                               "%" PRIu64 " bytes in a pipeline, at most %u: use tutti_tensor_put",
@@ -233,6 +234,7 @@ tutti_pipeline_get(tutti_pipeline *pipeline, const char *handle, void *result,
                    uint64_t result_bytes, uint64_t *ret_id, tutti_error *err)
 {
     TUTTI_NEED(pipeline, err);
+    TUTTI_NEED_LIST(result, result_bytes, err);
 
     const client_inline memory = {.takes = true, .result = result, .result_bytes = result_bytes};
     Tutti__V1__GetRequest request = TUTTI__V1__GET_REQUEST__INIT;

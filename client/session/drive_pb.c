@@ -120,6 +120,7 @@ tutti_session_drop(tutti_session *session, const uint32_t *registers, size_t cou
                    uint64_t *ret_ticket, tutti_error *err)
 {
     TUTTI_NEED(session, err);
+    TUTTI_NEED_LIST(registers, count, err);
 
     Tutti__V1__DriveDrop message = TUTTI__V1__DRIVE_DROP__INIT;
     size_t i;
@@ -149,6 +150,7 @@ tutti_session_set(tutti_session *session, uint32_t into, const tutti_value *valu
                   const tutti_workers *on, uint64_t *ret_ticket, tutti_error *err)
 {
     TUTTI_NEED(session, err);
+    TUTTI_NEED(value, err);
 
     Tutti__V1__DriveSet message = TUTTI__V1__DRIVE_SET__INIT;
     wire_value wire;
@@ -188,6 +190,8 @@ static tutti_code
 take_move(tutti_session *session, const tutti_session_move *move, tutti_session_move *ret,
           tutti_error *err)
 {
+    TUTTI_NEED(move, err);
+
     tutti_session_move_init(ret);
     TUTTI_TRY(client_take_struct(ret, sizeof(*ret), move, move->size, "session move", err));
     session_registers_mark(&session->registers, ret->into);
@@ -356,6 +360,8 @@ tutti_session_call(tutti_session *session, const tutti_value *function, const tu
                    tutti_error *err)
 {
     TUTTI_NEED(session, err);
+    TUTTI_NEED(function, err);
+    TUTTI_NEED_LIST(args, count, err);
 
     Tutti__V1__DriveCall message = TUTTI__V1__DRIVE_CALL__INIT;
     tutti_session_call_options own;

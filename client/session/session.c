@@ -124,6 +124,7 @@ tutti_session_resume(tutti_client *client, const char *id, const void *secret,
 {
     TUTTI_NEED(client, err);
     TUTTI_NEED(ret_session, err);
+    TUTTI_NEED(secret, err);
 
     session_opening opening = {0};
     tutti_session_options own;

@@ -567,6 +567,7 @@ tutti_code
 tutti_alloc(tutti_client *client, uint64_t bytes, void **ret_memory, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED(ret_memory, err);
 
     const uint64_t size = bytes == 0 ? ALIGN : (bytes + ALIGN - 1) / ALIGN * ALIGN;
     client_arena *self = need_arena(client);

@@ -20,6 +20,8 @@
 tutti_code
 tutti_spec_size(const tutti_spec *spec, uint64_t *ret_count, uint64_t *ret_bytes, tutti_error *err)
 {
+    TUTTI_NEED(spec, err);
+
     return tutti_spec_check(spec, ret_count, ret_bytes, err);
 }
 
@@ -50,6 +52,8 @@ tutti_range_format(const char *handle, uint64_t offset, const tutti_spec *spec,
                    char ret_text[TUTTI_RANGE_MAX + 1], tutti_error *err)
 {
     TUTTI_NEED(spec, err);
+    TUTTI_NEED(handle, err);
+    TUTTI_NEED(ret_text, err);
 
     tutti_text text;
     uint32_t i;
@@ -124,10 +128,12 @@ tutti_code
 client_put_any(tutti_client *client, const client_put *put, const tutti_transfer *transfer,
                tutti_handle *ret_handle, tutti_error *err)
 {
+    const void *data = put->data;
     client_put checked = *put;
     tutti_transfer own;
 
     TUTTI_TRY(tutti_spec_size(put->spec, NULL, &checked.bytes, err));
+    TUTTI_NEED_LIST(data, checked.bytes, err);
     TUTTI_TRY(take_transfer(transfer, &own, err));
     return put_any(client, &checked, &own, ret_handle, err);
 }
@@ -165,6 +171,7 @@ tutti_tensor_read(tutti_client *client, const char *handle, void *data, uint64_t
                   const tutti_transfer *transfer, tutti_error *err)
 {
     TUTTI_NEED(client, err);
+    TUTTI_NEED_LIST(data, bytes, err);
 
     tutti_transfer own;
 

@@ -85,6 +85,11 @@
  * docs/errors.md explains each reason. `[in] client` is in no list of parameters: it is a client
  * that tutti_connect gave, not NULL and not closed.
  *
+ * NULL stands for the defaults of `op`, `options` and `transfer`, and for an empty text; as the `ret_result`
+ * of an op, `ret_id` and `ret_ticket` it says that they are not wanted; `arg`, `user` and `context` are handed
+ * on as they are. What else may be NULL says so. For any other pointer, and for an array of more than 0
+ * elements or bytes, NULL gives NULL_ARGUMENT; the text names the parameter.
+ *
  * Environment: TUTTI_AGENT, TUTTI_COORDINATOR, TUTTI_JOB, TUTTI_TLS_CA, TUTTI_TLS_CERT,
  * TUTTI_TLS_KEY, TUTTI_TLS_NAME, TUTTI_TOKEN_FILE and TRACEPARENT stand for fields of
  * tutti_client_options. TUTTI_HOST_ID replaces the id by which libtutti sees whether an agent is on

@@ -30,7 +30,7 @@
  * (tutti/tensor.h), and:
  *
  * TUTTI_INVALID_ARGUMENT    BAD_NAME: a content type without a NUL in its 128 bytes
- *                           NO_INPUT: NULL, where an object must be given
+ *                           NULL_ARGUMENT: NULL, where an object must be given
  * TUTTI_RESOURCE_EXHAUSTED  no memory for a copy of the object: in this process, or MEMORY_LIMIT in
  *                           the agent
  * TUTTI_DATA_LOSS           what came is no object but a plain tensor, which is deleted

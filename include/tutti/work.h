@@ -113,7 +113,7 @@ TUTTI_API tutti_code tutti_test(tutti_client *client, const char *const *works, 
  * that has sent what another rank waited for may have succeeded there.
  *
  * [in]  works, count  as in tutti_wait
- * [out] ret_statuses  as in tutti_test: how they stand now
+ * [out] ret_statuses  as in tutti_test: how they stand now; NULL = not wanted
  *
  * Statuses as tutti_test. If one id is bad, the call cancels none of them.
  */

@@ -55,6 +55,14 @@
         }                                                                                          \
     } while (0)
 
+/* Likewise, of `count` things, or bytes. */
+#define TUTTI_NEED_LIST(argument, count, err)                                                      \
+    do {                                                                                           \
+        if ((count) > 0) {                                                                         \
+            TUTTI_NEED(argument, err);                                                             \
+        }                                                                                          \
+    } while (0)
+
 tutti_code tutti_fail(tutti_error *err, tutti_code code, const char *reason, const char *where,
                       const char *format, ...) __attribute__((format(printf, 5, 6)));
 

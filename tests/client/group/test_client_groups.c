@@ -101,13 +101,15 @@ static void
 test_groups__of_too_many_ranks_are_not_sent(void **state)
 {
     client_rig *rig = *state;
+    const uint32_t ranks[] = {0};
+    const int32_t numbers[] = {0};
     int32_t found = 0;
     tutti_error err;
 
-    assert_reason(tutti_group_create(rig->client, "g", NULL, TUTTI_RANKS_MAX + 1, NULL, &err),
+    assert_reason(tutti_group_create(rig->client, "g", ranks, TUTTI_RANKS_MAX + 1, NULL, &err),
                   TUTTI_INVALID_ARGUMENT, &err, "RANK_RANGE");
     assert_reason(
-        tutti_ranks_translate(rig->client, NULL, NULL, NULL, TUTTI_RANKS_MAX + 1, &found, &err),
+        tutti_ranks_translate(rig->client, NULL, NULL, numbers, TUTTI_RANKS_MAX + 1, &found, &err),
         TUTTI_INVALID_ARGUMENT, &err, "LOOKUP_LIMIT");
 }
 

@@ -377,7 +377,7 @@ test_object__calls_the_op_in_vain_when_it_cannot_be_put(void **state)
     assert_int_equal(atomic_load(&rig->agent.op_count), 2);
     assert_fails(tutti_object_gather(rig->client, NULL, NULL, &objects, &count, &err),
                  TUTTI_INVALID_ARGUMENT);
-    assert_string_equal(err.reason, "NO_INPUT");
+    assert_string_equal(err.reason, "NULL_ARGUMENT");
     assert_called_in_vain(rig, 3);
     assert_fails(tutti_object_send(rig->client, NULL, NULL, &err), TUTTI_INVALID_ARGUMENT);
     tutti_op_more_free(NULL);
