@@ -362,6 +362,9 @@ learn_peer(tutti_coll_engine *engine, coll_peer *peer, const peer_item *news)
 {
     unsigned char *address;
 
+    if (news->incarnation == peer->dead && peer->dead != 0) {
+        return; /* an answer from before the loss, by another way */
+    }
     if (peer->incarnation == news->incarnation && peer->address != NULL) {
         flush_waiting(peer);
         return;
@@ -402,6 +405,7 @@ lose_peer(tutti_coll_engine *engine, coll_peer *peer, const peer_item *news)
         return; /* news of a predecessor */
     }
     peer->lost = true;
+    peer->dead = news->incarnation;
     peer->incarnation = news->incarnation;
     free(peer->address);
     peer->address = NULL;

@@ -22,6 +22,7 @@ typedef struct coll_peer {
     tutti_coll_engine *engine;
     uint32_t rank;
     uint64_t incarnation; /* 0 = not known yet */
+    uint64_t dead;        /* the process that was lost last; 0 = none */
     unsigned char *address;
     size_t address_size;
     tutti_transport_conn *conn;

@@ -4,6 +4,7 @@
  */
 #include "support/testing.h"
 
+#include "base/data/id.h"
 #include "support/world.h"
 
 #define LONG_MS 15000
@@ -113,6 +114,8 @@ test_leave__ends_with_the_loss_and_with_a_new_epoch(void **state)
     assert_string_equal(late->err.reason, "RANK_LOST");
     assert_text_has(late->err.text, "rank 1 is gone: left: pod deleted");
     run_free(late);
+    w.incarnations[1] = tutti_id_draw(); /* who was lost does not come back as the same */
+    world_sit(&w, 1);
     tutti_coll_set_peer(w.engines[0], 1, w.incarnations[1],
                         tutti_coll_engine_address(w.engines[1]));
     for (i = 0; i < 2; i++) {
@@ -166,6 +169,29 @@ test_successor__of_a_silent_process_gets_what_is_sent(void **state)
     world_close(&w);
 }
 
+/* The coordinator answers who a rank is, and the news of its loss comes by another way and first. */
+static void
+test_loss__is_not_taken_back_by_an_older_answer(void **state)
+{
+    run *one[2];
+    world w;
+
+    (void)state;
+    world_open(&w, world_transport_fake, 2);
+    one[0] = reduce_one(&w, 0);
+    one[1] = reduce_one(&w, 1);
+    expect_good(one[0]);
+    expect_good(one[1]);
+    tutti_coll_lose_peer(w.engines[0], 1, w.incarnations[1], "killed");
+    tutti_coll_set_peer(w.engines[0], 1, w.incarnations[1],
+                        tutti_coll_engine_address(w.engines[1]));
+    one[0] = reduce_one(&w, 0);
+    assert_int_equal(run_wait(one[0]), TUTTI_UNAVAILABLE);
+    assert_string_equal(one[0]->err.reason, "RANK_LOST");
+    run_free(one[0]);
+    world_close(&w);
+}
+
 int
 main(void)
 {
@@ -174,6 +200,7 @@ main(void)
         cmocka_unit_test(test_leave__of_two_counts_from_who_began_less),
         cmocka_unit_test(test_leave__ends_with_the_loss_and_with_a_new_epoch),
         cmocka_unit_test(test_successor__of_a_silent_process_gets_what_is_sent),
+        cmocka_unit_test(test_loss__is_not_taken_back_by_an_older_answer),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
