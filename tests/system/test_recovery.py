@@ -22,6 +22,7 @@ from cluster_case import (
 
 support.build_stubs()
 import grpc  # noqa: E402
+from tutti.v1 import progress_pb2 as progress  # noqa: E402
 from tutti.v1 import store_service_pb2 as store  # noqa: E402
 from tutti.v1 import store_service_pb2_grpc as store_grpc  # noqa: E402
 
@@ -136,6 +137,24 @@ class Recovery(unittest.TestCase):
             [0, 2], lambda agent: all_reduce(agent, np.ones(2, np.int32), group="pair")
         ):
             self.assertEqual(list(result), [2, 2])
+
+    def test_a_rank_that_skips_ops_of_others_is_not_behind_them(self):
+        """After a restart of a rank all ranks skip what one of them has called in vain."""
+        cluster = self.cluster_of(2)
+        self.assert_works(cluster)
+        cluster.agents[1].program.kill()
+        cluster.replace(1)
+        until = time.monotonic() + LONG_S
+        reason = ""
+        while reason != "TIMEOUT":  # the first ones may hear of the loss, or of the return
+            self.assertLess(time.monotonic(), until)
+            with self.assertRaises(grpc.RpcError) as caught:
+                all_reduce(cluster.agents[0], np.ones(1, np.int32), timeout=0.5)
+            reason = support.Failure(caught.exception).reason
+        ask = progress.DescribeStallRequest(older_than_ms=1)
+        while cluster.members.DescribeStall(ask, timeout=LONG_S).uneven_groups:
+            self.assertLess(time.monotonic(), until)
+        self.assert_works(cluster)
 
     def test_a_coordinator_says_that_its_store_is_older_than_what_agents_have_heard_of(self):
         """It was restored while nobody led: agents alone remember what was there."""

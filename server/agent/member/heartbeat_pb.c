@@ -155,10 +155,9 @@ fill_heartbeat(tutti_agent *agent, wire_progress *self)
          node = tutti_map_next(node)) {
         agent_group *group = tutti_container_of(node, agent_group, by_name);
 
-        if (group->coll == NULL || (group->told == group->changes && !group->orphan)) {
+        if (group->coll == NULL || (!agent_caller_count(group) && group->told == group->changes)) {
             continue;
         }
-        agent_caller_count(group);
         group->told = group->changes;
         fill_group(group, self->now_ns, &self->groups[self->count]);
         self->pointers[self->count] = &self->groups[self->count].message;

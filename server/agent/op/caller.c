@@ -120,15 +120,22 @@ agent_caller_lose(tutti_agent *agent, uint64_t client, const char *program)
     }
 }
 
-void
+bool
 agent_caller_count(agent_group *group)
 {
     char words[64];
+    uint64_t last;
 
-    if (group->orphan && group->coll != NULL && group->barriers == 0) {
-        group->entered = tutti_coll_group_last(group->coll, words, sizeof(words));
-        agent_group_count_again(group);
+    if (group->coll == NULL || group->barriers > 0) {
+        return false;
     }
+    last = tutti_coll_group_last(group->coll, words, sizeof(words));
+    if (last <= group->entered) {
+        return false;
+    }
+    group->entered = last;
+    agent_group_count_again(group);
+    return true;
 }
 
 void
@@ -140,7 +147,7 @@ agent_caller_come(agent_group *group)
     }
     if (group->orphan && group->coll != NULL) {
         tutti_coll_group_adopt(group->coll);
-        agent_caller_count(group);
+        (void)agent_caller_count(group);
         group->orphan = false;
         tell_progress(group);
     }

@@ -17,8 +17,11 @@ void agent_caller_lose(tutti_agent *agent, uint64_t client, const char *program)
 /* An op comes, before its number is looked at: somebody calls again. */
 void agent_caller_come(agent_group *group);
 
-/* Refusals in the name of nobody have taken numbers: count them, too. */
-void agent_caller_count(agent_group *group);
+/*
+ * Numbers that the engine has given to no op of this agent count, too: of refusals in the name of nobody,
+ * and those that a resync has skipped. Returns whether there were some.
+ */
+bool agent_caller_count(agent_group *group);
 
 /* Its client is the group's caller from now on. */
 void agent_caller_note(agent_group *group, const agent_op *op);
