@@ -96,7 +96,8 @@ read_rank(const Tutti__V1__RankInfo *message, tutti_rank_info *ret)
                              .joined_epoch = message->joined_epoch,
                              .since_ms = message->since_ms,
                              .op_count = message->ops,
-                             .op_bytes = message->bytes};
+                             .op_bytes = message->bytes,
+                             .counted_ms = message->counted_ms};
     client_read_text(message->reason, ret->reason, sizeof(ret->reason));
     if (agent == NULL) {
         return;

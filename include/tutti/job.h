@@ -125,6 +125,8 @@ typedef struct tutti_rank_info {
     /* Ops that have ended on that agent, and bytes that were given to them: by its last heartbeat. */
     uint64_t op_count;
     uint64_t op_bytes;
+    /* How long ago that heartbeat came, in milliseconds, at least 1; 0 = none has come. */
+    uint64_t counted_ms;
 } tutti_rank_info;
 
 /*

@@ -313,7 +313,7 @@ class TestCollectives(ClusterCase):
         self.fails(["group", "delete", "odd"], "no group odd in job default")
         self.fails(["group", "create", "twice", "1,1"], "lists rank 1 twice")
         self.fails(["group", "create", "far", "0-9"], "lists 10 ranks, but there are only 4")
-        self.fails(["group", "create", "back", "3-1"], "no list of ranks: write 0-3,7", code=2)
+        self.fails(["group", "create", "back", "3-1"], "need a list of ranks: 0-3,7", code=2)
 
     def test_send_recv_wait__one_rank_each(self):
         array = np.arange(4, dtype=np.float64)

@@ -174,7 +174,7 @@ class TestCluster(Case):
         made = self.start("-n", "3", "-m", "1MiB", "--tcp", "--", "--op-timeout", "10s")
         self.fails(["cluster", "restart"], "all agents of cluster default run: name the ranks")
         self.fails(["cluster", "restart", "3"], "no rank 3 in cluster default of 3")
-        self.fails(["cluster", "restart", "x"], '"x" is no list of ranks: write 1, 0-3 or 1,5')
+        self.fails(["cluster", "restart", "x"], '"x": need a list of ranks: 1, 0-3 or 1,5', code=2)
         self.save("x.npy", np.ones(3))
         self.well("put", "x.npy", "--rank", "2", "--name", "kept")
         os.kill(made["agents"][1]["pid"], signal.SIGKILL)

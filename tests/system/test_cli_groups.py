@@ -113,7 +113,7 @@ class TestMeshes(ClusterCase):
     def test_mesh__says_what_is_wrong(self):
         self.fails(["mesh", "create", "m", "3x3"], "9 places in a world of 4")
         self.fails(["mesh", "create", "m", "2", "--ranks", "1,1"], "rank 1 twice")
-        self.fails(["mesh", "create", "m", "2xa"], "is no shape: write 2x4", code=2)
+        self.fails(["mesh", "create", "m", "2xa"], "need a shape: 2x4", code=2)
         self.fails(["mesh", "create", "m", "2x2", "--dims", "a"], "not 2 names", code=2)
         self.fails(["mesh", "get", "m"], "no mesh m in job default")
         self.well("mesh", "create", "m", "2x2")

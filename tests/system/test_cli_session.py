@@ -318,7 +318,7 @@ class TestCalls(ClusterCase):
         self.assertEqual(done.code, 1)
         self.assertIn('no function is called "nobody"', done.err)
         done = tutti("call", "f", "dtype:FP99")
-        self.assertIn('"FP99" is no dtype', done.err)
+        self.assertIn('"FP99": need a dtype', done.err)
 
     def test_functions__are_listed_with_their_sources(self):
         functions = {one["name"]: one for one in self.json("functions")["functions"]}

@@ -142,7 +142,7 @@ class Init(StoreCase):
             ("file:///tmp/foo?rank=0", "world size parameter missing"),
             ("invalid://", "known are env://, tcp://, file://"),
         ):
-            self.fails(("init", url), words)
+            self.fails(("init", url), words, code=2)
             done = cli_case.tutti("--json", "init", url)
             self.assertEqual(done.json["error"]["reason"], "BAD_URL")
         done = cli_case.tutti("init", "env://", RANK=None, MASTER_ADDR="h", MASTER_PORT="1")

@@ -106,6 +106,16 @@ class Top(ClusterCase):
         self.assertEqual(top.end(), 0)
         self.assertIn(END_PAGE, top.bytes)
 
+    def test_the_key_s_sorts(self):
+        top = Terminal("top", "--interval", "200ms")
+        top.wait(lambda page: has_ranks(page) and "s sorts (now by rank)" in page[-1])
+        for order in ("state", "host", "ops/s", "bytes/s", "ops", "rank"):
+            top.send(b"s")
+            page = top.wait(lambda page: has_ranks(page) and "s sorts (now by %s)" % order in page[-1])
+            self.assertEqual(sorted(self.shown(page)), list(range(RANKS)))
+        top.send(b"q")
+        self.assertEqual(top.end(), 0)
+
     def test_a_signal_gives_the_terminal_back(self):
         for number in (signal.SIGINT, signal.SIGTERM):
             top = Terminal("top")
@@ -156,7 +166,8 @@ class Top(ClusterCase):
         self.assertEqual((found["alive"], found["lost"], found["stalls"]), (RANKS, 0, []))
         self.assertEqual([one["name"] for one in found["groups"]], ["world"])
         self.assertEqual(found["events"], [])
-        self.fails(("top", "--interval", "1ms"), "no time of 100ms to 1h", code=2)
+        self.fails(("top", "--sort", "size"), "need rank, state, host, ops/s, bytes/s or ops", code=2)
+        self.fails(("top", "--interval", "1ms"), "need a time from 100ms to 1h", code=2)
         self.fails(("top", "--coordinator", "127.0.0.1:1", "--job", "none"))
 
     def test_ops_and_bytes_are_counted(self):

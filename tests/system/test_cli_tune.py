@@ -115,7 +115,7 @@ class Told(unittest.TestCase):
     def test_explain_refuses_what_is_no_op_group_or_size(self):
         self.assertIn("is no op", self.tutti("explain", "fast", code=2))
         self.assertIn("no op was called on group nobody", self.tutti("explain", "reduce", "-g", "nobody", code=1))
-        self.assertIn("is no size", self.tutti("explain", "reduce", "-b", "much", code=2))
+        self.assertIn("need a size", self.tutti("explain", "reduce", "-b", "much", code=2))
         self.assertIn("does not exist", self.tutti("explain", "reduce", "--dtype", "FP7", code=2))
 
     def test_tune_writes_a_table_that_agents_load(self):
@@ -174,7 +174,7 @@ class Told(unittest.TestCase):
 
     def test_tune_refuses_what_makes_no_sense(self):
         self.assertIn("need some of all_reduce", self.tutti("tune", "--ops", "fast", code=2))
-        self.assertIn("is no time", self.tutti("tune", "--time", "soon", code=2))
+        self.assertIn("need a time", self.tutti("tune", "--time", "soon", code=2))
         self.assertIn("--begin is more than --end", self.tutti("tune", "-b", "1M", "-e", "8", code=2))
 
 

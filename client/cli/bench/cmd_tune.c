@@ -123,7 +123,7 @@ read_size(cli *self, const char *option, uint64_t *ret)
     const char *text = cli_value(self, option);
 
     if (text != NULL && (!cli_parse_size(text, ret) || *ret == 0)) {
-        (void)cli_usage(self, "--%s \"%s\" is no size: 8, 64KiB, 1MiB", option, text);
+        (void)cli_usage(self, "--%s \"%s\": need a size: 8, 64KiB, 1MiB", option, text);
         return false;
     }
     return true;
@@ -137,7 +137,7 @@ read_tuning_options(tune *what)
     uint32_t time_ms = TIME_MS;
 
     if (time != NULL && (!cli_parse_ms(time, &time_ms) || time_ms == 0)) {
-        (void)cli_usage(self, "--time \"%s\" is no time: 30s, 5m", time);
+        (void)cli_usage(self, "--time \"%s\": need a time: 30s, 5m", time);
         return false;
     }
     what->began_ms = cli_now_ms();

@@ -432,9 +432,10 @@ choose_ranks(const cli *self, const state *cluster, uint32_t **ret_ranks, size_t
 
     if (self->argument_count > 0) {
         if (!cli_parse_ranks(self->arguments[0], ret_ranks, ret_count)) {
-            return cli_fail(err, TUTTI_INVALID_ARGUMENT,
-                            "\"%.200s\" is no list of ranks: write 1, 0-3 or 1,5",
-                            self->arguments[0]);
+            (void)cli_fail(err, TUTTI_INVALID_ARGUMENT,
+                           "\"%.200s\": need a list of ranks: 1, 0-3 or 1,5", self->arguments[0]);
+            (void)strcpy(err->reason, "USAGE");
+            return err->code;
         }
         qsort(*ret_ranks, *ret_count, sizeof(**ret_ranks), compare_cluster_ranks);
         *ret_count = drop_twins(*ret_ranks, *ret_count);

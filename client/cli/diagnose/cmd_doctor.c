@@ -345,7 +345,7 @@ cli_doctor(cli *self)
     uint32_t rank;
 
     if (wait != NULL && (!cli_parse_ms(wait, &wait_ms) || wait_ms > 10000)) {
-        return cli_usage(self, "--wait \"%s\" is no time of at most 10s: 250ms, 5s", wait);
+        return cli_usage(self, "--wait \"%s\": need a time of at most 10s: 250ms, 5s", wait);
     }
     if (cli_fan_out_open(self, &fan_out, &err) != TUTTI_OK) {
         return fail_without_job(self, &all, wait_ms, &err);

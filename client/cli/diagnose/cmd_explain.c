@@ -184,7 +184,7 @@ read_question(cli *self, char word[64], tutti_explain_question *ret)
     *ret =
         (tutti_explain_question){.op = word, .group = cli_value(self, "group"), .bytes = 1 << 20};
     if (bytes != NULL && !cli_parse_size(bytes, &ret->bytes)) {
-        (void)cli_usage(self, "-b \"%s\" is no size: 8, 64K, 1MiB", bytes);
+        (void)cli_usage(self, "-b \"%s\": need a size: 8, 64K, 1MiB", bytes);
         return false;
     }
     ret->dtype = dtype != NULL ? tutti_dtype_parse(dtype) : TUTTI_DTYPE_FP32;

@@ -246,7 +246,7 @@ cli_stall(cli *self)
     int status;
 
     if (!read_stall_options(self, &options)) {
-        return cli_usage(self, "--older \"%s\" is no time: 250ms, 10s, 5m",
+        return cli_usage(self, "--older \"%s\": need a time: 250ms, 10s, 5m",
                          cli_value(self, "older"));
     }
     if (find_stall(self, &options, &all, &err) != TUTTI_OK) {

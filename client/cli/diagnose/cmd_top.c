@@ -62,6 +62,7 @@ int
 cli_top(cli *self)
 {
     const char *interval = cli_value(self, "interval");
+    const char *sort = cli_value(self, "sort");
     const bool once =
         self->json || cli_flag(self, "once") || !isatty(fileno(self->out)) || !isatty(STDIN_FILENO);
     uint32_t interval_ms = INTERVAL_MS;
@@ -76,7 +77,13 @@ cli_top(cli *self)
     if (interval != NULL &&
         (!cli_parse_ms(interval, &interval_ms) || interval_ms < 100 || interval_ms > 3600000)) {
         free(shown);
-        return cli_usage(self, "--interval \"%s\" is no time of 100ms to 1h: 500ms, 5s", interval);
+        return cli_usage(self, "--interval \"%s\": need a time from 100ms to 1h: 500ms, 5s",
+                         interval);
+    }
+    if (sort != NULL && !top_order_find(sort, &shown->order)) {
+        free(shown);
+        return cli_usage(self, "--sort \"%s\": need rank, state, host, ops/s, bytes/s or ops",
+                         sort);
     }
     code = open_top(self, shown, &err);
     if (code == TUTTI_OK) {

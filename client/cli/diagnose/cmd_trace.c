@@ -300,7 +300,7 @@ read_wish(cli *self, wish *ret)
         return cli_usage(self, "--around \"%s\" is no GROUP:SEQ, such as world:41", around);
     }
     if (window != NULL && !cli_parse_ms(window, &ret->window_ms)) {
-        return cli_usage(self, "--window \"%s\" is no time: 250ms, 10s, 5m", window);
+        return cli_usage(self, "--window \"%s\": need a time: 250ms, 10s, 5m", window);
     }
     if (self->json && strcmp(ret->output, "-") == 0) {
         return cli_usage(self, "-o - and --json both want standard output: choose one");

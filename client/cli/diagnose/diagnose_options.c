@@ -18,6 +18,9 @@ const cli_option cli_watch_options[] = {
 const cli_option cli_top_options[] = {
     {"once", '1', NULL, "show it once; so it is also without a terminal, and with --json", NULL},
     {"interval", 0, "TIME", "how long to wait between two looks (default: 2s)", NULL},
+    {"sort", 's', "COLUMN",
+     "order of the ranks: rank (default), state, host, ops/s, bytes/s or ops; the key s changes it",
+     "rank state host ops/s bytes/s ops"},
     OPTION_END,
 };
 

@@ -19,19 +19,25 @@
 #define TOP_EVENT_MAX 320
 #define TOP_TOTALS 5 /* samples over which the rate of the whole job is taken */
 
-/* How much a counter grows in a second. Counters come with heartbeats, so the time between two of
- * its changes counts, and not that between two samples. */
-typedef struct top_rate {
-    uint64_t value;
-    uint64_t changed_ms; /* 0 = never seen */
-    double per_s;        /* -1 = not known yet */
-} top_rate;
-
+/* How much the counters of a rank grow in a second, between two of its heartbeats: they bring the counters. */
 typedef struct top_rank {
     uint64_t incarnation;
-    top_rate ops;
-    top_rate bytes;
+    uint64_t told_ms; /* when the last heartbeat came; 0 = none has */
+    uint64_t ops;
+    uint64_t bytes;
+    double ops_per_s; /* -1 = not known yet */
+    double bytes_per_s;
 } top_rank;
+
+typedef enum top_order {
+    TOP_BY_RANK = 0,
+    TOP_BY_STATE, /* lost ones first */
+    TOP_BY_HOST,
+    TOP_BY_OPS_RATE, /* the largest first, as by the two below */
+    TOP_BY_BYTES_RATE,
+    TOP_BY_OPS,
+    TOP_ORDERS
+} top_order;
 
 typedef struct top_total {
     uint64_t at_ms;
@@ -47,6 +53,8 @@ typedef struct top {
     tutti_rank_info ranks[TOP_RANKS_MAX]; /* from `first` on */
     uint32_t rank_count;
     uint32_t first;
+    top_order order;
+    uint32_t skipped;     /* of the ranks in that order, that are not drawn */
     top_rank *rates;      /* [owned] of all ranks of the job */
     uint32_t rates_count; /* the world size that they are for */
     top_total totals[TOP_TOTALS];
@@ -73,9 +81,19 @@ void top_close(top *self); /* zeroed is fine */
 /* Ask once, for ranks from `first` on. What could not be asked stays as it was, and `err` says why. */
 tutti_code top_sample(top *self, uint32_t first, tutti_error *err);
 
+/* What the counters of a rank say, as the coordinator told them at `now_ms`. Zero the rate before. */
+void top_turn_rate(top_rank *rate, const tutti_rank_info *info, uint64_t now_ms);
+
 json_t *top_json(top *self);
 
 /* ------------------------------------------------------------------ top_draw.c */
+
+/* The word of --sort, and back; false = there is no such order. */
+const char *top_order_name(top_order order);
+bool top_order_find(const char *name, top_order *ret_order);
+
+/* [in, moved] ranks */
+json_t *top_sort(json_t *ranks, top_order order);
 
 /* Lines for people, without control characters of others. [in] rows  of ranks; 0 = all */
 void top_draw(top *self, const cli *how, FILE *out, uint32_t rows);

@@ -108,8 +108,11 @@ draw_head(const json_t *document, FILE *out)
     put_rate(out, document, "ops_per_s", false);
     (void)fputs("  bytes ", out);
     put_rate(out, document, "bytes_per_s", true);
-    (void)fprintf(out, "  ops %" PRId64 " since this coordinator counts\n",
-                  (int64_t)cli_row_number(document, "ops"));
+    (void)fprintf(out, "  ops %" PRId64 "%s\n", (int64_t)cli_row_number(document, "ops"),
+                  (int64_t)json_array_size(json_object_get(document, "ranks")) <
+                          (int64_t)cli_row_number(document, "world_size")
+                      ? " since this coordinator counts"
+                      : "");
 }
 
 static void
@@ -148,12 +151,98 @@ draw_texts(const cli *how, const char *heading, const json_t *texts, size_t most
     }
 }
 
+/* ------------------------------------------------------------------ orders */
+
+static const struct {
+    const char *name;
+    const char *key;
+    bool largest; /* ... first */
+} orders[TOP_ORDERS] = {[TOP_BY_RANK] = {"rank", "rank", false},
+                        [TOP_BY_STATE] = {"state", "state", true},
+                        [TOP_BY_HOST] = {"host", "host", false},
+                        [TOP_BY_OPS_RATE] = {"ops/s", "ops_per_s", true},
+                        [TOP_BY_BYTES_RATE] = {"bytes/s", "bytes_per_s", true},
+                        [TOP_BY_OPS] = {"ops", "ops", true}};
+
+const char *
+top_order_name(top_order order)
+{
+    return orders[order].name;
+}
+
+bool
+top_order_find(const char *name, top_order *ret_order)
+{
+    int i;
+
+    for (i = 0; i < TOP_ORDERS; i++) {
+        if (strcmp(name, orders[i].name) == 0) {
+            *ret_order = (top_order)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A rate that is not known counts as less than 0. */
+static int
+compare_values(const json_t *one, const json_t *other)
+{
+    const double a = json_is_number(one) ? json_number_value(one) : -1;
+    const double b = json_is_number(other) ? json_number_value(other) : -1;
+
+    return json_is_string(one) ? strcmp(json_string_value(one), json_string_value(other))
+           : a < b             ? -1
+                               : a > b;
+}
+
+static int
+compare_ranks(const void *one, const void *other, void *arg)
+{
+    const json_t *a = *(json_t *const *)one;
+    const json_t *b = *(json_t *const *)other;
+    const top_order order = *(const top_order *)arg;
+    const char *key = orders[order].key;
+    const int found = compare_values(json_object_get(a, key), json_object_get(b, key));
+
+    if (found != 0) {
+        return orders[order].largest ? -found : found;
+    }
+    return compare_values(json_object_get(a, "rank"), json_object_get(b, "rank"));
+}
+
+json_t *
+top_sort(json_t *ranks, top_order order)
+{
+    const size_t count = json_array_size(ranks);
+    json_t **rows = calloc(count + 1, sizeof(json_t *));
+    json_t *sorted = json_array();
+    size_t i;
+
+    if (rows == NULL || sorted == NULL) {
+        abort();
+    }
+    for (i = 0; i < count; i++) {
+        rows[i] = json_array_get(ranks, i);
+    }
+    qsort_r(rows, count, sizeof(json_t *), compare_ranks, &order);
+    for (i = 0; i < count; i++) {
+        (void)json_array_append(sorted, rows[i]);
+    }
+    free(rows);
+    json_decref(ranks);
+    return sorted;
+}
+
 static void
-draw_ranks(const cli *how, json_t *document, FILE *out, uint32_t rows)
+draw_ranks(const cli *how, json_t *document, FILE *out, uint32_t rows, uint32_t skipped)
 {
     json_t *ranks = json_object_get(document, "ranks");
     cli onto = *how;
 
+    while (skipped-- > 0 && json_array_size(ranks) > 1) {
+        (void)json_array_remove(ranks, 0);
+    }
     while (rows > 0 && json_array_size(ranks) > rows) {
         (void)json_array_remove(ranks, json_array_size(ranks) - 1);
     }
@@ -173,7 +262,7 @@ top_draw(top *self, const cli *how, FILE *out, uint32_t rows)
         (void)fprintf(out, "%s", cli_style_end(how));
     }
     (void)fputc('\n', out);
-    draw_ranks(how, document, out, rows);
+    draw_ranks(how, document, out, rows, self->skipped);
     draw_groups(document, out);
     draw_texts(how, "stalls", json_object_get(document, "stalls"), STALLS_SHOWN, CLI_YELLOW, out);
     draw_texts(how, "events", json_object_get(document, "events"), EVENTS_SHOWN, CLI_PLAIN, out);

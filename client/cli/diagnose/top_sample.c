@@ -10,9 +10,8 @@
 #include "client/cli/util/output.h"
 #include "client/cli/util/progress.h"
 
-#define STALL_MS 3000       /* an op that waits for longer is a stall, as on the status page */
-#define STALL_WAIT_MS 200   /* that agents may take to tell */
-#define RATE_IS_OLD_MS 8000 /* a counter that stood still for so long does not grow */
+#define STALL_MS 3000     /* an op that waits for longer is a stall, as on the status page */
+#define STALL_WAIT_MS 200 /* that agents may take to tell */
 
 /* ------------------------------------------------------------------ events */
 
@@ -80,19 +79,27 @@ top_close(top *self)
 
 /* ------------------------------------------------------------------ rates */
 
-static void
-turn_rate(top_rate *rate, uint64_t value, uint64_t now_ms, bool anew)
+/* The age of a heartbeat is rounded, and the way of the answer takes a while. */
+#define SAME_HEARTBEAT_MS 20
+
+void
+top_turn_rate(top_rank *rate, const tutti_rank_info *info, uint64_t now_ms)
 {
-    if (anew || rate->changed_ms == 0 || value < rate->value) {
-        *rate = (top_rate){.value = value, .changed_ms = now_ms, .per_s = -1};
-    } else if (value != rate->value) {
-        rate->per_s =
-            (double)(value - rate->value) * 1000 / (double)(now_ms - rate->changed_ms + 1);
-        rate->value = value;
-        rate->changed_ms = now_ms;
-    } else if (now_ms - rate->changed_ms > RATE_IS_OLD_MS) {
-        rate->per_s = 0;
+    const uint64_t told_ms = info->counted_ms == 0 ? 0 : now_ms - info->counted_ms;
+    const double passed_s = (double)(told_ms - rate->told_ms) / 1000;
+
+    if (rate->incarnation != info->incarnation || rate->told_ms == 0 || told_ms == 0 ||
+        info->op_count < rate->ops || info->op_bytes < rate->bytes) {
+        *rate = (top_rank){.incarnation = info->incarnation, .ops_per_s = -1, .bytes_per_s = -1};
+    } else if (told_ms <= rate->told_ms + SAME_HEARTBEAT_MS) {
+        return;
+    } else {
+        rate->ops_per_s = (double)(info->op_count - rate->ops) / passed_s;
+        rate->bytes_per_s = (double)(info->op_bytes - rate->bytes) / passed_s;
     }
+    rate->told_ms = told_ms;
+    rate->ops = info->op_count;
+    rate->bytes = info->op_bytes;
 }
 
 /* A world of another size is another job. */
@@ -110,13 +117,33 @@ turn_rates(top *self)
         }
     }
     for (i = 0; i < self->rank_count; i++) {
-        const tutti_rank_info *info = &self->ranks[i];
-        top_rank *rate = &self->rates[info->rank];
-        const bool anew = rate->incarnation != info->incarnation;
+        top_turn_rate(&self->rates[self->ranks[i].rank], &self->ranks[i], self->now_ms);
+    }
+}
 
-        rate->incarnation = info->incarnation;
-        turn_rate(&rate->ops, info->op_count, self->now_ms, anew);
-        turn_rate(&rate->bytes, info->op_bytes, self->now_ms, anew);
+/*
+ * If all ranks were asked, the job's figures are the sums of theirs, so that both agree. What the
+ * coordinator counts itself begins anew with its process.
+ */
+static void
+sum_ranks(top *self)
+{
+    uint32_t i;
+
+    if (self->rank_count < self->job.world_size) {
+        return;
+    }
+    self->job.op_count = self->job.op_bytes = 0;
+    self->ops_per_s = self->bytes_per_s = 0;
+    for (i = 0; i < self->rank_count; i++) {
+        const top_rank *rate = &self->rates[self->ranks[i].rank];
+
+        self->job.op_count += self->ranks[i].op_count;
+        self->job.op_bytes += self->ranks[i].op_bytes;
+        if (self->ranks[i].state == TUTTI_RANK_ALIVE && self->ops_per_s >= 0) {
+            self->ops_per_s = rate->ops_per_s < 0 ? -1 : self->ops_per_s + rate->ops_per_s;
+            self->bytes_per_s = rate->ops_per_s < 0 ? -1 : self->bytes_per_s + rate->bytes_per_s;
+        }
     }
 }
 
@@ -213,6 +240,7 @@ ask_all_of_it(top *self, uint32_t first, tutti_error *err)
     }
     if (code == TUTTI_OK) {
         turn_rates(self);
+        sum_ranks(self);
         code = ask_groups(self, err);
     }
     return code == TUTTI_OK ? ask_stalls(self, err) : code;
@@ -259,8 +287,8 @@ json_top_rank(const top *self, const tutti_rank_info *info)
         (json_int_t)info->joined_epoch, "since_ms", (json_int_t)info->since_ms, "ops",
         (json_int_t)info->op_count, "bytes", (json_int_t)info->op_bytes, "reason", info->reason);
 
-    set_rate(row, "ops_per_s", rate->ops.per_s);
-    set_rate(row, "bytes_per_s", rate->bytes.per_s);
+    set_rate(row, "ops_per_s", info->state == TUTTI_RANK_ALIVE ? rate->ops_per_s : -1);
+    set_rate(row, "bytes_per_s", info->state == TUTTI_RANK_ALIVE ? rate->bytes_per_s : -1);
     return row;
 }
 
@@ -313,8 +341,9 @@ top_json(top *self)
         "coordinator", self->coordinator, "epoch", (json_int_t)self->job.epoch, "world_size",
         (json_int_t)self->job.world_size, "alive", (json_int_t)self->job.alive_count, "lost",
         (json_int_t)self->job.lost_count, "since_ms", (json_int_t)self->job.since_ms, "ops",
-        (json_int_t)self->job.op_count, "bytes", (json_int_t)self->job.op_bytes, "ranks", ranks,
-        "groups", json_top_groups(self), "stalls", stalls, "events", json_top_events(self));
+        (json_int_t)self->job.op_count, "bytes", (json_int_t)self->job.op_bytes, "ranks",
+        self->order == TOP_BY_RANK ? ranks : top_sort(ranks, self->order), "groups",
+        json_top_groups(self), "stalls", stalls, "events", json_top_events(self));
     set_rate(document, "ops_per_s", self->ops_per_s);
     set_rate(document, "bytes_per_s", self->bytes_per_s);
     return document;

@@ -153,7 +153,9 @@ draw_screen(screen *self)
     }
     look_at_size(self);
     top_draw(self->shown, self->how, page, self->rows);
-    (void)fputs("q ends; arrows, page keys and space show other ranks\n", page);
+    (void)fprintf(page,
+                  "q ends; s sorts (now by %s); arrows, page keys and space show other ranks\n",
+                  top_order_name(self->shown->order));
     if (fclose(page) != 0) {
         abort();
     }
@@ -185,6 +187,10 @@ take_keys(screen *self, const char *keys)
     if (strchr(keys, 'q') != NULL || strchr(keys, 'Q') != NULL) {
         is_over = 1;
     }
+    if (strcmp(keys, "s") == 0) {
+        self->shown->order = (top_order)((self->shown->order + 1) % TOP_ORDERS);
+        self->first = 0;
+    }
     for (i = 0; i < sizeof(moves) / sizeof(moves[0]); i++) {
         if (strcmp(keys, moves[i].key) == 0) {
             move_by(self, abs(moves[i].by) == 1 ? moves[i].by : moves[i].by / 2 * (int)self->rows);
@@ -200,6 +206,7 @@ wait_on_screen(screen *self, uint64_t until_ms)
     const uint64_t now_ms = cli_now_ms();
     char keys[16] = "";
     const uint32_t first = self->first;
+    const top_order order = self->shown->order;
     ssize_t got;
 
     if (now_ms >= until_ms) {
@@ -213,7 +220,7 @@ wait_on_screen(screen *self, uint64_t until_ms)
         is_over = 1; /* the terminal is gone */
     }
     take_keys(self, keys);
-    return self->first != first;
+    return self->first != first || self->shown->order != order;
 }
 
 int
@@ -235,7 +242,9 @@ top_run(top *self, const cli *how, uint32_t interval_ms)
             draw_screen(&onto); /* of another size */
         }
         if (is_over == 0) {
-            (void)top_sample(self, onto.first, NULL);
+            /* In another order than that of ranks, all have to be there, as many as can be. */
+            self->skipped = self->order == TOP_BY_RANK ? 0 : onto.first;
+            (void)top_sample(self, onto.first - self->skipped, NULL);
         }
     }
     close_screen(&onto);

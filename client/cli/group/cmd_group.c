@@ -59,7 +59,7 @@ cli_group_create(cli *self)
         return cli_usage(self, "an empty name: write - for a group without a name of its own");
     }
     if (!cli_parse_ranks(self->arguments[1], &ranks, &count)) {
-        return cli_usage(self, "\"%s\" is no list of ranks: write 0-3,7", self->arguments[1]);
+        return cli_usage(self, "\"%s\": need a list of ranks: 0-3,7", self->arguments[1]);
     }
     tutti_group_options_init(&options);
     options.name = strcmp(name, "-") == 0 ? NULL : name;

@@ -230,7 +230,7 @@ cli_group_translate(cli *self)
         return CLI_USAGE;
     }
     if (!cli_parse_ranks(self->arguments[0], &ranks, &count)) {
-        return cli_usage(self, "\"%s\" is no list of ranks: write 0-3,7", self->arguments[0]);
+        return cli_usage(self, "\"%s\": need a list of ranks: 0-3,7", self->arguments[0]);
     }
     translated = calloc(count, sizeof(*translated));
     code = translated == NULL ? cli_fail(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory")

@@ -146,14 +146,14 @@ cli_mesh_create(cli *self)
     tutti_code code;
 
     if (!parse_shape(self->arguments[1], shape, &dim_count)) {
-        return cli_usage(self, "\"%s\" is no shape: write 2x4", self->arguments[1]);
+        return cli_usage(self, "\"%s\": need a shape: 2x4", self->arguments[1]);
     }
     if (words != NULL &&
         (!parse_dims(words, buffer, dims, &name_count) || name_count != dim_count)) {
         return cli_usage(self, "\"%s\" are not %" PRIu32 " names: write dp,tp", words, dim_count);
     }
     if (list != NULL && !cli_parse_ranks(list, &ranks, &count)) {
-        return cli_usage(self, "\"%s\" is no list of ranks: write 0-3,7", list);
+        return cli_usage(self, "\"%s\": need a list of ranks: 0-3,7", list);
     }
     code = cli_connect(self, NULL, &client, &err);
     if (code == TUTTI_OK) {

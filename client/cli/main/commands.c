@@ -182,12 +182,13 @@ const cli_command cli_commands[] = {
      "wait "
      "for more than 3 s, and who has joined or is lost: what the status page of the coordinator "
      "shows. "
-     "Rates come with heartbeats. Arrows and space move through the ranks; q, Ctrl-C or --timeout "
+     "Rates come with heartbeats. Arrows and space move through the ranks, s sorts them; q, Ctrl-C "
+     "or --timeout "
      "ends "
      "it. Goes on while the coordinator is away. Of more than 1024 ranks --once shows the first "
      "1024.",
-     "  tutti top\n  tutti top --once --interval 5s\n  tutti top --json", cli_top_options, 0, 0,
-     false, cli_top},
+     "  tutti top\n  tutti top --once --interval 5s --sort ops/s\n  tutti top --json",
+     cli_top_options, 0, 0, false, cli_top},
     {"explain", CLUSTER, "OP [-b SIZE] [--dtype DTYPE] [--op OP] [--group NAME]",
      "show which algorithm an op would take, and why",
      "Asks an agent what an op of that size would do in a group: the rule of the table that holds, "

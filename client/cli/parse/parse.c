@@ -300,7 +300,9 @@ cli_number(cli *self, const char *option, int64_t least, int64_t most, int64_t *
     if (value == NULL || cli_parse_number(value, least, most, ret)) {
         return true;
     }
-    if (most == INT64_MAX) {
+    if (least == INT64_MIN) {
+        (void)cli_usage(self, "--%s \"%s\": need a whole number", option, value);
+    } else if (most == INT64_MAX) {
         (void)cli_usage(self, "--%s \"%s\": need a whole number, at least %" PRId64, option, value,
                         least);
     } else {
@@ -326,6 +328,16 @@ take_globals(cli *self, int *ret_exit)
         return false;
     }
     return true;
+}
+
+/* Before anything else is said: some commands look at it late. */
+static bool
+check_arguments_rank(cli *self, int *ret_exit)
+{
+    int64_t rank = 0;
+
+    *ret_exit = CLI_USAGE;
+    return !cli_has_option(self, "rank") || cli_number(self, "rank", 0, TUTTI_RANKS_MAX - 1, &rank);
 }
 
 /* An unset variable of a script makes an empty one: a name is always meant. */
@@ -418,6 +430,6 @@ cli_parse(cli *self, int argc, char **argv, int *ret_exit)
     }
     self->arguments = argv + first;
     self->argument_count = argc - first;
-    return take_globals(self, ret_exit) && check_arguments_names(self, ret_exit) &&
-           check_arguments(self, ret_exit);
+    return take_globals(self, ret_exit) && check_arguments_rank(self, ret_exit) &&
+           check_arguments_names(self, ret_exit) && check_arguments(self, ret_exit);
 }

@@ -75,7 +75,7 @@ end_output(backing_up *work)
                    : cli_fail_errno(work->err, errno, "could not write to standard output");
     }
     if (work->output.mapped && msync(work->output.memory, work->output.memory_size, MS_SYNC) != 0) {
-        return cli_fail_errno(work->err, errno, "could not write %s", work->path);
+        return cli_fail_errno(work->err, errno, "could not write it");
     }
     return npy_commit(&work->output, work->err);
 }

@@ -33,6 +33,7 @@ cli_fail(tutti_error *err, tutti_code code, const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(err->text, sizeof(err->text), format, args);
     va_end(args);
+    (void)strcpy(err->reason, "LOCAL");
     return code;
 }
 
@@ -102,6 +103,14 @@ cli_json_error(const tutti_error *err)
     return error;
 }
 
+/* What the words of the command line, or of its environment, can be blamed for, whoever has noticed it. */
+static bool
+is_usage(const tutti_error *err)
+{
+    return strcmp(err->reason, "USAGE") == 0 || strcmp(err->reason, "BAD_ADDRESS") == 0 ||
+           strcmp(err->reason, "BAD_URL") == 0;
+}
+
 /*
  * With --json the error goes to both outputs: a program reads the document, and the log has the
  * sentence.
@@ -109,7 +118,7 @@ cli_json_error(const tutti_error *err)
 int
 cli_failed(const cli *self, const char *what, const tutti_error *err)
 {
-    const char *words = what != NULL ? what : self->command->name;
+    const char *words = what != NULL && what[0] != '\0' ? what : self->command->name;
     const char *advice = cli_advice(err);
     tutti_error advised = *err;
 
@@ -122,7 +131,7 @@ cli_failed(const cli *self, const char *what, const tutti_error *err)
     if (self->json) {
         (void)cli_print_json(self, json_pack("{s:o}", "error", cli_json_error(&advised)));
     }
-    return CLI_FAILED;
+    return is_usage(err) ? CLI_USAGE : CLI_FAILED;
 }
 
 /*

@@ -70,7 +70,7 @@ parse_typed_shape(const char *word, cli_typed *ret, tutti_error *err)
     if (size < 2 || word[0] != '[' || word[size - 1] != ']' ||
         !read_dims(word + 1, size - 2, ret->dims, &count)) {
         return cli_fail(err, TUTTI_INVALID_ARGUMENT,
-                        "\"%.60s\" is no shape: write [2,3], of at most %d dimensions; or "
+                        "\"%.60s\": need a shape: [2,3], of at most %d dimensions; or "
                         "text:%.60s if it is a text",
                         word, TUTTI_VALUE_DIMS_MAX, word);
     }
@@ -107,8 +107,8 @@ parse_typed_dtype(const char *name, cli_typed *ret, tutti_error *err)
     const tutti_dtype dtype = tutti_dtype_parse(name);
 
     if (dtype == TUTTI_DTYPE_NONE) {
-        return cli_fail(err, TUTTI_INVALID_ARGUMENT, "\"%.60s\" is no dtype: FP32, int64, bfloat16",
-                        name);
+        return cli_fail(err, TUTTI_INVALID_ARGUMENT,
+                        "\"%.60s\": need a dtype: FP32, int64, bfloat16", name);
     }
     ret->value = tutti_value_dtype(dtype);
     return TUTTI_OK;

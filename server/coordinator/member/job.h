@@ -61,6 +61,7 @@ struct coord_agent {
     uint64_t answered;    /* ... and that it has answered */
     uint64_t acked_event; /* the number of the last event that its session was told */
     uint64_t ops;         /* that have ended on it, as it told last */
+    uint64_t counted_ns;  /* when it did */
     uint64_t bytes;       /* that it gave to them */
     bool counted;         /* it has told */
     coord_event event;

@@ -24,6 +24,8 @@ describe_rank(const coord_job *job, uint32_t rank, tutti_coordinator_rank *ret_r
         ret_rank->since_ms = agent->since_ms;
         ret_rank->ops = agent->ops;
         ret_rank->bytes = agent->bytes;
+        ret_rank->counted_ms =
+            agent->counted ? 1 + (job->owner->now_ns - agent->counted_ns) / 1000000 : 0;
         ret_rank->agent = &agent->info;
     }
 }

@@ -276,6 +276,7 @@ typedef struct tutti_coordinator_rank {
     const char *reason;    /* why it is lost, or about to leave; or "" */
     uint64_t since_ms;     /* 0 = nobody yet */
     uint64_t ops;          /* as its heartbeats told */
+    uint64_t counted_ms;   /* how long ago, at least 1; 0 = never */
     uint64_t bytes;
     const tutti_coordinator_agent *agent; /* NULL = nobody yet */
 } tutti_coordinator_rank;

@@ -118,6 +118,7 @@ rank_to_wire(rank_page *page, size_t i)
     wire->since_ms = rank->since_ms;
     wire->ops = rank->ops;
     wire->bytes = rank->bytes;
+    wire->counted_ms = rank->counted_ms;
     if (rank->agent != NULL) {
         agent_to_wire(rank->agent, &page->agents[i]);
         wire->agent = &page->agents[i];

@@ -201,6 +201,7 @@ tutti_coordinator_session_count(tutti_coordinator_session *session, uint64_t ops
         agent->job->bytes_total += bytes - agent->bytes;
     }
     agent->counted = true;
+    agent->counted_ns = agent->job->owner->now_ns;
     agent->ops = ops;
     agent->bytes = bytes;
 }

@@ -9,6 +9,8 @@
 #include "client/cli/parse/suggest.h"
 #include "support/testing.h"
 
+#include <ctype.h>
+
 #include "client/cli/cli.h"
 
 #define WORDS_MAX 16
@@ -134,6 +136,8 @@ test_parse__says_what_is_wrong_with_the_words(void **state)
         {"put x -t", "put: option -t needs a value"},
         {"list --json=3", "option --json=3 takes no value"},
         {"list --timeout 10d", "--timeout \"10d\": write 250ms, 10s, 5m"},
+        {"functions --rank x", "functions: --rank \"x\": need a whole number from 0 to 65535"},
+        {"explain all_reduce --rank -1", "explain: --rank \"-1\": need a whole number from 0"},
         {"put", "too few arguments: tutti put FILE.npy"},
         {"put x y", "unexpected argument \"y\""},
         {"--agent", "option --agent needs a value"},
@@ -157,15 +161,15 @@ static void
 test_number__says_which_numbers_it_wants(void **state)
 {
     line one;
-    int64_t rank = -5;
+    int64_t factor = -5;
 
     (void)state;
-    parse(&one, "list --rank x");
+    parse(&one, "bench all_reduce --factor x");
     assert_true(one.parsed);
-    assert_false(cli_number(&one.self, "rank", 0, 9, &rank));
-    assert_int_equal(rank, -5);
+    assert_false(cli_number(&one.self, "factor", 0, 9, &factor));
+    assert_int_equal(factor, -5);
     (void)fflush(one.self.err);
-    assert_text_has(one.err, "--rank \"x\": need a whole number from 0 to 9");
+    assert_text_has(one.err, "--factor \"x\": need a whole number from 0 to 9");
     end(&one);
 }
 
@@ -320,6 +324,9 @@ run_shell(const char *at, const cli_command *wanted, int *found)
             at = run_shell(at + 2, wanted, found);
             assert_int_equal(*at, ')');
             add_letter(&self, '1'); /* what it prints */
+        } else if (*at == '$' && isalpha((unsigned char)at[1])) {
+            add_letter(&self, '1');
+            at += strspn(at + 1, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_");
         } else if (*at == ' ') {
             end_word(&self);
         } else if (strchr("\n|&;", *at) != NULL) {
