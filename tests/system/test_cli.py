@@ -293,6 +293,11 @@ class TestCollectives(ClusterCase):
         done = self.json("all-gather", *files, "--stack")
         self.assertEqual(done["results"][0]["shape"], [4, 2, 3])
 
+    def test_an_empty_name__is_an_error_of_the_command(self):
+        for words, reason in ((["store", "set", "", "v"], "BAD_KEY"), (["tracer", "create", ""], "BAD_NAME")):
+            done = self.fails([*words, "--json"], "tutti: %s: " % " ".join(words[:2]))
+            self.assertEqual(done.json["error"]["reason"], reason)
+
     def test_group__names_ranks_in_order(self):
         made = self.json("group", "create", "odd", "3,1")
         self.assertEqual(made["ranks"], [3, 1])
