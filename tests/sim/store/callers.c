@@ -138,6 +138,7 @@ static void
 send_call(client *self, room_call *call)
 {
     self->call = call;
+    self->called_ns = sim_now_ns();
     self->done = false;
     self->lost = false;
     call->refs++;
@@ -255,6 +256,12 @@ keep_answer(const room_call *call, size_t at)
     sim_note("%s %s", words, call->reason);
     if (call->code == TUTTI_OK) {
         note_seen(op);
+    } else if (call->code == TUTTI_DEADLINE_EXCEEDED) {
+        /* When its time was up there was nothing. */
+        op->begin = ((const client *)call->owner)->called_ns + call->wait_ns;
+        op->results[0] = LINEAR_ABSENT;
+        op->refused = op->kind == LINEAR_GET_ALL;
+        stores.counts.failed++;
     } else {
         op->key_count = 0; /* it has not happened */
         stores.counts.failed++;
@@ -388,6 +395,26 @@ set_leased(holder *self, held_lease *lease, uint32_t key, int64_t value)
     return code == TUTTI_OK;
 }
 
+/* So many keys that they go in several slices. */
+static void
+set_many(holder *self, held_lease *lease, uint32_t number)
+{
+    tutti_code code = TUTTI_OK;
+    uint32_t i;
+    uint32_t k;
+
+    lease->has_many = true;
+    for (i = 0; i < MANY && lease->era == stores.era; i += LINEAR_KEYS_MAX) {
+        linear_op op = {.kind = LINEAR_SET_ALL, .key_count = LINEAR_KEYS_MAX, .lease = lease->id};
+
+        for (k = 0; k < LINEAR_KEYS_MAX; k++) {
+            op.keys[k] = KEY_MANY + number * MANY + i + k;
+            op.values[k] = (int64_t)sim_draw(1000);
+        }
+        (void)stores_call_op(&self->client, &op, 0, &code);
+    }
+}
+
 /* Hold it for a while: the key is set, the lease is kept, and now and then late. */
 static void
 hold(holder *self, held_lease *lease, uint32_t number)
@@ -399,6 +426,9 @@ hold(holder *self, held_lease *lease, uint32_t number)
     if (!grant(self, lease, ttl_ns) || lease->era != stores.era ||
         !set_leased(self, lease, key, (int64_t)sim_draw(1000))) {
         return;
+    }
+    if (lease->era == stores.era && sim_chance(3)) {
+        set_many(self, lease, number);
     }
     while (rounds-- > 0 && lease->era == stores.era) {
         sim_sleep(sim_chance(5) ? ttl_ns - 50 * TUTTI_NS_PER_MS + sim_draw(100 * TUTTI_NS_PER_MS)

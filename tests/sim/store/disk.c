@@ -117,19 +117,6 @@ add_copy(sim_disk *self, const tutti_store_batch *batch)
     }
 }
 
-static void
-add_changes(sim_disk *self, const tutti_store_change *changes, size_t count, uint64_t version)
-{
-    written *one = add_batch(self, version, count);
-    size_t i;
-
-    for (i = 0; i < count; i++) {
-        const tutti_bytes value = changes[i].remove ? (tutti_bytes){0} : changes[i].value;
-
-        one->records[one->count++] = copy_record(changes[i].key, value, version, changes[i].remove);
-    }
-}
-
 /* ------------------------------------------------------------------------------ the writer */
 
 static tutti_code
@@ -186,26 +173,10 @@ disk_get(tutti_store *store, tutti_bytes key, tutti_store_entry *ret_entry, tutt
     return tutti_store_get(from(store)->memory, key, ret_entry, err);
 }
 
-/* Of those changes that change something. */
-static void
-tell(store_disk *self, const tutti_store_change *changes, const bool *counts, size_t count,
-     uint64_t version)
-{
-    size_t i;
-
-    for (i = 0; i < count; i++) {
-        if (counts[i]) {
-            self->disk->on_change(&changes[i], 1, version);
-        }
-    }
-}
-
 static tutti_code
 apply(store_disk *self, const tutti_store_change *changes, size_t count, uint64_t *ret_version,
       tutti_error *err)
 {
-    const uint64_t before = tutti_store_version(self->memory);
-
     if (self->writer != NULL) {
         return tutti_store_batch_apply(tutti_store_writer_batch(self->writer), self->memory,
                                        changes, count, ret_version, err);
@@ -213,12 +184,50 @@ apply(store_disk *self, const tutti_store_change *changes, size_t count, uint64_
     if (self->epoch == self->disk->epoch && self->disk->fails) {
         return fail_write(self->disk, err);
     }
-    TUTTI_TRY(tutti_store_apply(self->memory, changes, count, ret_version, err));
-    if (*ret_version != before && self->epoch == self->disk->epoch &&
-        self->disk->mode == DISK_NONE) {
-        add_changes(self->disk, changes, count, *ret_version);
+    return tutti_store_apply(self->memory, changes, count, ret_version, err);
+}
+
+/* A change with bytes of its own: what the caller lends may be the store's, and gone behind the change. */
+typedef struct own_change {
+    tutti_store_change change;
+    tutti_store_record *record; /* [owned] NULL: it changes nothing */
+} own_change;
+
+static own_change *
+copy_changes(store_disk *self, const tutti_store_change *changes, size_t count)
+{
+    own_change *own = calloc(count + 1, sizeof(own[0]));
+    tutti_store_entry entry;
+    size_t i;
+
+    assert(own != NULL);
+    for (i = 0; i < count; i++) {
+        const tutti_bytes value = changes[i].remove ? (tutti_bytes){0} : changes[i].value;
+
+        if (!changes[i].remove ||
+            tutti_store_get(self->memory, changes[i].key, &entry, NULL) == TUTTI_OK) {
+            own[i].record = copy_record(changes[i].key, value, 0, changes[i].remove);
+            own[i].change = (tutti_store_change){.key = own[i].record->entry.key,
+                                                 .value = own[i].record->entry.value,
+                                                 .remove = changes[i].remove};
+        }
     }
-    return TUTTI_OK;
+    return own;
+}
+
+/* Without a writer: one change is a batch. */
+static void
+add_changes(sim_disk *self, const own_change *own, size_t count, uint64_t version)
+{
+    written *one = add_batch(self, version, count);
+    size_t i;
+
+    for (i = 0; i < count; i++) {
+        if (own[i].record != NULL) {
+            one->records[one->count++] =
+                copy_record(own[i].change.key, own[i].change.value, version, own[i].change.remove);
+        }
+    }
 }
 
 static tutti_code
@@ -226,21 +235,22 @@ disk_apply(tutti_store *store, const tutti_store_change *changes, size_t count,
            uint64_t *ret_version, tutti_error *err)
 {
     store_disk *self = from(store);
-    bool *counts = calloc(count + 1, sizeof(counts[0]));
-    tutti_store_entry entry;
-    tutti_code code;
+    const uint64_t before = tutti_store_version(self->memory);
+    own_change *own = copy_changes(self, changes, count);
+    const tutti_code code = apply(self, changes, count, ret_version, err);
+    const bool tells = code == TUTTI_OK && self->epoch == self->disk->epoch;
     size_t i;
 
-    assert(counts != NULL);
+    if (tells && self->disk->mode == DISK_NONE && *ret_version != before) {
+        add_changes(self->disk, own, count, *ret_version);
+    }
     for (i = 0; i < count; i++) {
-        counts[i] = !changes[i].remove ||
-                    tutti_store_get(self->memory, changes[i].key, &entry, NULL) == TUTTI_OK;
+        if (tells && own[i].record != NULL) {
+            self->disk->on_change(&own[i].change, 1, *ret_version);
+        }
+        free(own[i].record);
     }
-    code = apply(self, changes, count, ret_version, err);
-    if (code == TUTTI_OK && self->epoch == self->disk->epoch) {
-        tell(self, changes, counts, count, *ret_version);
-    }
-    free(counts);
+    free(own);
     return code;
 }
 

@@ -93,6 +93,12 @@ client_key(const raw_change *raw, char text[WATCHES_KEY_MAX])
     return strncmp(text, own, strlen(own)) == 0 ? text : NULL;
 }
 
+static bool
+sets_lease(linear_kind kind)
+{
+    return kind == LINEAR_SET || kind == LINEAR_SET_ALL;
+}
+
 void
 stores_on_change(const tutti_store_change *changes, size_t count, uint64_t version)
 {
@@ -121,34 +127,50 @@ stores_on_change(const tutti_store_change *changes, size_t count, uint64_t versi
                              .value = raw->remove ? 0 : strtoll(value, NULL, 10)};
         memcpy(stores.changes[stores.change_count].key, key, sizeof(key));
         stores.change_leases[stores.change_count++] =
-            raw->remove                                                         ? 0
-            : now != NULL && now->kind == ROOM_OP && now->op.kind == LINEAR_SET ? now->op.lease
-                                                                                : before;
+            raw->remove                                                       ? 0
+            : now != NULL && now->kind == ROOM_OP && sets_lease(now->op.kind) ? now->op.lease
+                                                                              : before;
         if (raw->remove) {
             note_gone(before, version);
         }
+    }
+    if (stores.kill_at > 0 && --stores.kill_at == 0) {
+        stores_kill_soon();
     }
 }
 
 /* ------------------------------------------------------------------------------ judges */
 
 static size_t
+add_expiry(linear_op *ops, size_t count, const held_lease *lease, uint32_t key)
+{
+    ops[count] = (linear_op){.kind = LINEAR_EXPIRE,
+                             .keys = {key},
+                             .key_count = 1,
+                             .lease = lease->id,
+                             .begin = lease->begin_ns,
+                             .end = LINEAR_OPEN};
+    return count + 1;
+}
+
+#define EXPIRIES_MAX (HOLDERS_MAX * HELD_MAX * (1 + MANY))
+
+static size_t
 add_expiries(linear_op *ops, size_t count)
 {
     uint32_t i;
     uint32_t k;
+    uint32_t n;
 
     for (i = 0; i < stores.holder_count; i++) {
         for (k = 0; k < stores.holders[i].count; k++) {
             const held_lease *lease = &stores.holders[i].leases[k];
 
             if (lease->era == stores.era) {
-                ops[count++] = (linear_op){.kind = LINEAR_EXPIRE,
-                                           .keys = {KEY_LEASED + i},
-                                           .key_count = 1,
-                                           .lease = lease->id,
-                                           .begin = lease->begin_ns,
-                                           .end = LINEAR_OPEN};
+                count = add_expiry(ops, count, lease, KEY_LEASED + i);
+            }
+            for (n = 0; n < MANY && lease->era == stores.era && lease->has_many; n++) {
+                count = add_expiry(ops, count, lease, KEY_MANY + i * MANY + n);
             }
         }
     }
@@ -158,7 +180,7 @@ add_expiries(linear_op *ops, size_t count)
 void
 stores_judge_answers(void)
 {
-    linear_op *ops = calloc(stores.op_count + HOLDERS_MAX * HELD_MAX, sizeof(ops[0]));
+    linear_op *ops = calloc(stores.op_count + EXPIRIES_MAX, sizeof(ops[0]));
     size_t count = 0;
     size_t i;
 
@@ -220,6 +242,31 @@ stores_judge_leases(void)
                               sizeof(stores.words))) {
                 sim_fail("holder %u, lease %016" PRIx64 ": %s", i, lease->id, stores.words);
             }
+        }
+    }
+}
+
+/* Records of leases, and keys that were set with one. */
+void
+stores_judge_leftovers(tutti_store *store)
+{
+    tutti_store_entry entry = {0};
+    size_t i;
+
+    while (tutti_store_next(store, tutti_bytes_of("!"), entry.key, &entry, NULL) == TUTTI_OK) {
+        const char letter = ((const char *)entry.key.data)[1];
+
+        if (letter == 'l' || letter == 'k') {
+            sim_fail("all leases are over, and there is a record of %s",
+                     letter == 'l' ? "one" : "a key of one");
+        }
+    }
+    for (i = 0; i < stores.change_count; i++) {
+        const uint64_t *lease = lease_of(stores.changes[i].key);
+
+        if (*lease != 0) {
+            sim_fail("all leases are over, and \"%s\" is there, which goes with one",
+                     stores.changes[i].key);
         }
     }
 }

@@ -286,7 +286,8 @@ do_set_all(room_call *call, tutti_coordinator *core, tutti_error *err)
     for (i = 0; i < call->op.key_count; i++) {
         values[i] = text_of(call->op.values[i], texts[i]);
     }
-    TUTTI_TRY(tutti_coordinator_keys_set(core, &keys, values, &version, err));
+    TUTTI_TRY(
+        tutti_coordinator_keys_set_leased(core, &keys, values, call->op.lease, &version, err));
     for (i = 0; i < call->op.key_count; i++) {
         call->op.versions[i] = version;
     }
@@ -605,7 +606,7 @@ handle_written(room *self)
         tutti_coordinator_watch_written(&call->watch);
     }
     leave(self);
-    if (call->is_gone) {
+    if (call->is_gone && tutti_list_empty(&call->link)) { /* told while it was in the list */
         tutti_list_add(&self->gone, &call->link);
         return;
     }

@@ -82,11 +82,38 @@ kill_room(bool with_power)
 }
 
 static void
+kill_now(void *arg, uint64_t number)
+{
+    (void)arg;
+    (void)number;
+    if (!stores.calm) {
+        sim_note("... now");
+        kill_room(false);
+    }
+}
+
+#define SOON_NS (30 * TUTTI_NS_PER_US)
+#define SOON_CHANGES 20
+
+void
+stores_kill_soon(void)
+{
+    sim_at(sim_now_ns() + sim_draw(SOON_NS), kill_now, NULL, 0);
+}
+
+static void
 befall(void *arg, uint64_t number)
 {
-    static const char *const names[] = {
-        "the process is killed", "the power is cut", "the process stops", "the disk is full",
-        "the disk fails",        "the disk is slow", "connections break"};
+    static const char *const names[TROUBLES] = {
+        [TROUBLE_KILL] = "the process is killed",
+        [TROUBLE_KILL_AT_CHANGE] = "the process is killed at a change",
+        [TROUBLE_POWER] = "the power is cut",
+        [TROUBLE_STOP] = "the process stops",
+        [TROUBLE_DISK_FULL] = "the disk is full",
+        [TROUBLE_DISK_FAILS] = "the disk fails",
+        [TROUBLE_DISK_SLOW] = "the disk is slow",
+        [TROUBLE_CONNECTIONS] = "connections break",
+    };
     const trouble *now = &stores.troubles[number];
 
     (void)arg;
@@ -99,6 +126,9 @@ befall(void *arg, uint64_t number)
     case TROUBLE_KILL:
     case TROUBLE_POWER:
         kill_room(now->kind == TROUBLE_POWER);
+        break;
+    case TROUBLE_KILL_AT_CHANGE:
+        stores.kill_at = 1 + sim_draw(SOON_CHANGES);
         break;
     case TROUBLE_STOP:
         sim_freeze(ROOM_PROCESS, true);
@@ -398,6 +428,7 @@ static void
 heal(void)
 {
     stores.calm = true;
+    stores.kill_at = 0;
     repair(NULL, 0);
     if (sim_frozen(ROOM_PROCESS)) {
         thaw(NULL, 0);
@@ -446,6 +477,7 @@ run_all(void *arg)
     stop_watchers();
     sim_sleep(TUTTI_NS_PER_S);
     judge_rest();
+    stores_judge_leftovers(room_store(stores.room));
     stores.ending = true;
     sim_task_join(supervisor);
     room_free(stores.room);

@@ -13,6 +13,7 @@
 #define WATCHERS_MAX 2
 #define HOLDERS_MAX 2 /* of leases */
 #define HELD_MAX 4    /* leases of one of them, one after the other */
+#define MANY (3 * LINEAR_KEYS_MAX)
 #define OPS_LIMIT 1000
 #define CHANGES_LIMIT 4000
 #define TOLD_LIMIT 4000
@@ -34,6 +35,7 @@ enum {
     KEY_LEASED = 5, /* for each holder */
     KEY_QUEUE = KEY_LEASED + HOLDERS_MAX,
     KEYS,
+    KEY_MANY = KEYS, /* for each holder MANY: more than go in one slice */
 };
 
 typedef struct step {
@@ -44,6 +46,7 @@ typedef struct step {
 
 typedef enum trouble_kind {
     TROUBLE_KILL,
+    TROUBLE_KILL_AT_CHANGE, /* just behind one of the next changes of the store */
     TROUBLE_POWER,
     TROUBLE_STOP,
     TROUBLE_DISK_FULL,
@@ -64,6 +67,7 @@ typedef struct client {
     uint32_t number;
     uint64_t connection; /* counts them: what comes by an older one is not heard */
     room_call *call;     /* under way */
+    uint64_t called_ns;  /* when it was sent */
     bool done;
     bool lost;
     bool is_through;
@@ -98,6 +102,7 @@ typedef struct held_lease {
     uint64_t versions[EVENTS_MAX]; /* of GONE */
     size_t count;
     bool granted;
+    bool has_many;
 } held_lease;
 
 typedef struct holder {
@@ -131,6 +136,7 @@ typedef struct stores_state {
     sim_disk *disk;
     room *room; /* NULL = there is none */
     bool power_was_cut;
+    uint64_t kill_at; /* so many changes until it is killed; 0 = it is not */
     uint64_t down_since_ns;
     bool calm;
     bool ending;
@@ -170,12 +176,17 @@ bool stores_call_op(client *self, const linear_op *op, uint64_t wait_ns, tutti_c
  */
 void stores_restart_leases(uint64_t died_ns, uint64_t begin_ns, uint64_t later_ns);
 
+/* ------------------------------------------------------------------------------ stores.c */
+
+void stores_kill_soon(void);
+
 /* ------------------------------------------------------------------------------ judges.c */
 
 void stores_on_change(const tutti_store_change *changes, size_t count, uint64_t version);
 leases_event *stores_add_event(held_lease *lease, leases_kind kind, uint64_t begin_ns,
                                uint64_t end_ns);
 
+void stores_judge_leftovers(tutti_store *store); /* of leases: all are over */
 void stores_judge_answers(void);
 void stores_judge_watches(bool complete);
 void stores_judge_leases(void);
