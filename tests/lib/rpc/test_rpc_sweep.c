@@ -7,6 +7,7 @@
 
 #include <grpc/byte_buffer.h>
 #include <grpc/slice.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 #include "base/os/file.h"
@@ -227,7 +228,10 @@ test_opening__without_memory_fails(void **state)
 typedef struct bare_caller {
     const rig *rig;
     rig_bare got;
+    atomic_size_t *ended; /* all of them together */
 } bare_caller;
+
+#define PAUSES_MAX 60000 /* a minute */
 
 /* The bare core's memory is not swept, so this client can always ask. */
 static void *
@@ -237,6 +241,7 @@ call_once(void *arg)
 
     self->got = rig_call_bare(self->rig->channel, "/rpctest.v1.EchoService/Unary", "\x0a\x02hi", 4,
                               NULL, NULL);
+    atomic_fetch_add(self->ended, 1);
     return NULL;
 }
 
@@ -246,26 +251,32 @@ test_server__without_memory_answers_and_recovers(void **state)
     const rig *self = *state;
     bare_caller callers[20];
     pthread_t threads[20];
+    atomic_size_t ended = 0;
     size_t refused = 0;
     size_t served = 0;
+    bool failed;
     size_t i;
     tutti_error err;
 
     assert_ok(rig_ask(self->channel, "warm", NULL, &err));
     sweep_fail_at(0);
     for (i = 0; i < COUNT_OF(callers); i++) {
-        callers[i] = (bare_caller){.rig = self};
+        callers[i] = (bare_caller){.rig = self, .ended = &ended};
         assert_int_equal(pthread_create(&threads[i], NULL, call_once, &callers[i]), 0);
+    }
+    for (i = 0; i < PAUSES_MAX && atomic_load(&ended) == 0; i++) {
+        rig_pause();
     }
     for (i = 0; i < 50; i++) {
         rig_pause(); /* all requests that waited are used up, none can be posted */
     }
-    assert_true(sweep_stop());
+    failed = sweep_stop();
     for (i = 0; i < COUNT_OF(callers); i++) {
         assert_int_equal(pthread_join(threads[i], NULL), 0);
         refused += callers[i].got.status == TUTTI_RESOURCE_EXHAUSTED ? 1 : 0;
         served += callers[i].got.status == TUTTI_OK ? 1 : 0;
     }
+    assert_true(failed);
     assert_true(refused >= 1); /* at once, while there was no memory */
     assert_true(served >= 1);  /* those that found no request waiting */
     assert_int_equal(refused + served, COUNT_OF(callers));
