@@ -237,7 +237,10 @@ class Commands(ClusterCase):
         one = np.ones(2, np.float32)
         stream = Stream(agent)
         stream.send(reduce_of(5, one), reduce_of(5, one), put(6, one, "never"))
-        time.sleep(0.05)  # let all come before the op may end
+        until = time.monotonic() + LONG_S
+        while agent.stats().op_running_count == 0:
+            self.assertLess(time.monotonic(), until)
+        time.sleep(0.05)  # let all come, right behind the first, before the op may end
         Stream(other).all(reduce_of(1, one))
         failure, answers = stream.end()
         self.assert_failed(failure, grpc.StatusCode.INVALID_ARGUMENT, "DUPLICATE_ID", "5")
