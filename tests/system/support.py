@@ -231,9 +231,9 @@ class Program:
         code = self.process.poll()
         return "%s, process %d, %s" % (self.name, self.process.pid, "running" if code is None else "exit code %d" % code)
 
-    def wait_for_log(self, words, times=1):
+    def wait_for_log(self, words):
         until = time.monotonic() + START_S
-        while self.log().count(words) < times:
+        while words not in self.log():
             assert time.monotonic() < until, "%r is not in the log: %s" % (words, self.log())
             time.sleep(0.01)
 

@@ -405,7 +405,7 @@ lose_peer(tutti_coll_engine *engine, coll_peer *peer, const peer_item *news)
         return; /* news of a predecessor */
     }
     peer->lost = true;
-    peer->dead = news->incarnation;
+    peer->dead = news->incarnation != 0 ? news->incarnation : peer->dead;
     peer->incarnation = news->incarnation;
     free(peer->address);
     peer->address = NULL;
@@ -481,6 +481,7 @@ run_renewal(tutti_coll_engine *engine, tutti_coll_item *item)
         coll_peer *peer = tutti_container_of(node, coll_peer, node);
 
         peer->lost = false;
+        peer->dead = 0; /* for another coordinator the process may be alive */
         tutti_coll_peer_ask(peer);
     }
     free(item);

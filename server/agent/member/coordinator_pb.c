@@ -345,7 +345,8 @@ static void ask_lookup(lookup *self);
 
 /*
  * The engine takes addresses of at most 4096 bytes; a longer one cannot be an agent's of ours, and
- * the rank counts as one that cannot be reached.
+ * the rank counts as one that cannot be reached. A process that still waits for others may be known soon;
+ * one that is lost never again: the engine is told which.
  */
 static void
 learn_rank(tutti_agent *agent, const Tutti__V1__RankInfo *info)
@@ -356,7 +357,9 @@ learn_rank(tutti_agent *agent, const Tutti__V1__RankInfo *info)
             agent->engine, info->rank, info->incarnation,
             (tutti_bytes){info->agent->data_address.data, info->agent->data_address.len});
     } else {
-        tutti_coll_lose_peer(agent->engine, info->rank, info->incarnation,
+        const bool lost = info->state == TUTTI__V1__RANK_STATE__RANK_STATE_LOST;
+
+        tutti_coll_lose_peer(agent->engine, info->rank, lost ? info->incarnation : 0,
                              info->reason[0] != '\0' ? info->reason : "it has not joined");
     }
 }

@@ -174,6 +174,7 @@ static void
 test_loss__is_not_taken_back_by_an_older_answer(void **state)
 {
     run *one[2];
+    uint32_t i;
     world w;
 
     (void)state;
@@ -189,6 +190,17 @@ test_loss__is_not_taken_back_by_an_older_answer(void **state)
     assert_int_equal(run_wait(one[0]), TUTTI_UNAVAILABLE);
     assert_string_equal(one[0]->err.reason, "RANK_LOST");
     run_free(one[0]);
+    /* It joins again, at a coordinator that knows nothing of the loss. */
+    world_sit(&w, 0);
+    tutti_coll_set_peer(w.engines[0], 1, w.incarnations[1],
+                        tutti_coll_engine_address(w.engines[1]));
+    for (i = 0; i < 2; i++) {
+        tutti_coll_group_renew(w.groups[i], 2);
+    }
+    one[0] = reduce_one(&w, 0);
+    one[1] = reduce_one(&w, 1);
+    expect_good(one[0]);
+    expect_good(one[1]);
     world_close(&w);
 }
 
