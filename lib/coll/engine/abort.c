@@ -155,10 +155,12 @@ skip_number(tutti_coll_group *group, uint64_t sequence)
     return skipped;
 }
 
+/* The next number alone: an op before this one may still run on other ranks, and wait for our call. */
 static bool
 skip_op(tutti_coll_group *group, uint64_t sequence, const tutti_error *err)
 {
-    return group->needs_resync && may_part(err) && skip_number(group, sequence);
+    return group->needs_resync && may_part(err) && sequence == group->begun + 1 &&
+           skip_number(group, sequence);
 }
 
 /* ------------------------------------------------------------------------------ resync */
@@ -254,7 +256,9 @@ tutti_coll_recv_abort(tutti_coll_group *group, const tutti_packet *packet, const
     tutti_error_set_op(&mine, group->name, packet->sequence, err->rank);
     if (node != NULL) {
         tutti_coll_op_fail(tutti_container_of(node, tutti_coll_op, by_sequence), &mine, false);
-    } else if (packet->sequence > group->begun && !skip_op(group, packet->sequence, err)) {
+    } else if (skip_op(group, packet->sequence, err)) {
+        skip_pending_aborts(group);
+    } else if (packet->sequence > group->begun) {
         add_pending_abort(group, packet, &mine);
     } else if (packet->sequence <= group->begun && may_part(err)) {
         part_group(group, packet->sequence, &mine);

@@ -67,6 +67,35 @@ pass_by(world *w, uint32_t from, uint32_t to)
     run_free(got);
 }
 
+/* Of two ops that rank 0 has under way the caller of the second one goes: rank 1, which counts anew,
+ * passes over no op that still waits for it. */
+static void
+test_caller__that_goes_takes_no_op_before_its_own_away(void **state)
+{
+    tutti_error why;
+    world w;
+    run *first;
+    run *second;
+    run *late;
+
+    (void)state;
+    world_open(&w, world_transport_fake, 2);
+    tutti_coll_group_resync(w.groups[1]);
+    first = reduce_of(&w, 0, 0);
+    second = reduce_of(&w, 0, 0);
+    (void)TUTTI_FAIL_FOR(&why, TUTTI_CANCELLED, "CALLER_GONE", "rank 0's caller went away");
+    tutti_coll_cancel(w.engines[0], second->op.id, &why);
+    assert_int_equal(run_wait(second), TUTTI_CANCELLED);
+    pass_by(&w, 0, 1);
+    late = reduce_of(&w, 1, 0);
+    assert_int_equal(run_wait(late), TUTTI_OK);
+    assert_int_equal(run_wait(first), TUTTI_OK);
+    run_free(first);
+    run_free(second);
+    run_free(late);
+    world_close(&w);
+}
+
 static void
 orphan_rank(world *w, uint32_t rank)
 {
@@ -302,6 +331,7 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_caller__that_goes_takes_no_op_before_its_own_away),
         cmocka_unit_test(test_orphan__refuses_what_the_others_wait_in_until_somebody_calls),
         cmocka_unit_test(test_orphan__lets_programs_wait_that_came_later),
         cmocka_unit_test(test_orphan__that_nobody_waits_for_takes_no_number),
