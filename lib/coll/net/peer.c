@@ -154,6 +154,14 @@ forget_retracts(coll_peer *peer)
     peer->retract_count = 0;
 }
 
+static void
+forget_address(coll_peer *peer)
+{
+    free(peer->learned);
+    peer->learned = NULL;
+    peer->address = NULL;
+}
+
 /* What we have sent and it has not taken fails; what it sends comes by its new connection. */
 void
 tutti_coll_recv_reset(tutti_coll_engine *engine, const tutti_packet *packet)
@@ -356,23 +364,19 @@ flush_waiting(coll_peer *peer)
 
 /* The same process again: news are repeated after a reconnect of the session. Another one: what was
  * sent to its predecessor is lost, so ops that need it fail before the new address is in place. What these tell
- * it makes a new connection to the predecessor, which goes, too: of a silent host nothing would break it. */
-static void
-learn_peer(tutti_coll_engine *engine, coll_peer *peer, const peer_item *news)
+ * it makes a new connection to the predecessor, which goes, too: of a silent host nothing would break it.
+ *
+ * The address stays where the news has it: a copy could find no memory, and nobody asks for a rank that is lost.
+ * Returns whether the news is kept. */
+static bool
+learn_peer(tutti_coll_engine *engine, coll_peer *peer, peer_item *news)
 {
-    unsigned char *address;
-
     if (news->incarnation == peer->dead && peer->dead != 0) {
-        return; /* an answer from before the loss, by another way */
+        return false; /* an answer from before the loss, by another way */
     }
     if (peer->incarnation == news->incarnation && peer->address != NULL) {
         flush_waiting(peer);
-        return;
-    }
-    address = malloc(news->size);
-    if (address == NULL) {
-        TUTTI_LOG("coll", ERROR, "no memory for the address of rank %u", peer->rank);
-        return;
+        return false;
     }
     if (peer->incarnation != 0 && peer->incarnation != news->incarnation) {
         revoke_peer(peer);
@@ -382,15 +386,16 @@ learn_peer(tutti_coll_engine *engine, coll_peer *peer, const peer_item *news)
         tutti_coll_unpark_stale(engine, peer->rank, news->incarnation);
         forget_retracts(peer);
     }
-    free(peer->address);
-    peer->address = address;
+    forget_address(peer);
+    peer->learned = news;
+    peer->address = news->data;
     peer->address_size = news->size;
-    memcpy(address, news->data, news->size);
     peer->torn = peer->incarnation == news->incarnation ? peer->torn : 0;
     peer->incarnation = news->incarnation;
     peer->lost = false;
     flush_waiting(peer);
     look_at_groups(engine, peer->rank);
+    return true;
 }
 
 /* A loss of incarnation 0 means whichever process is there. The address goes: a returning process
@@ -407,8 +412,7 @@ lose_peer(tutti_coll_engine *engine, coll_peer *peer, const peer_item *news)
     peer->lost = true;
     peer->dead = news->incarnation != 0 ? news->incarnation : peer->dead;
     peer->incarnation = news->incarnation;
-    free(peer->address);
-    peer->address = NULL;
+    forget_address(peer);
     (void)snprintf(peer->reason, sizeof(peer->reason), "%s", news->data);
     TUTTI_LOG("coll", DEBUG, "rank %u is gone: %s", peer->rank, peer->reason);
     tutti_timers_start(&engine->timers, &peer->expulsion, engine->now_ns + LOSS_GRACE_NS);
@@ -424,13 +428,16 @@ run_peer_item(tutti_coll_engine *engine, tutti_coll_item *item)
 {
     peer_item *news = tutti_container_of(item, peer_item, item);
     coll_peer *peer = tutti_coll_peer_of(engine, news->rank);
+    bool kept = false;
 
     if (peer != NULL && news->lost) {
         lose_peer(engine, peer, news);
     } else if (peer != NULL) {
-        learn_peer(engine, peer, news);
+        kept = learn_peer(engine, peer, news);
     }
-    free(news);
+    if (!kept) {
+        free(news);
+    }
 }
 
 static void
@@ -527,7 +534,7 @@ tutti_coll_peers_free(tutti_coll_engine *engine)
         coll_peer *peer = tutti_container_of(node, coll_peer, node);
 
         tutti_map_remove(&engine->peers, node);
-        free(peer->address);
+        forget_address(peer);
         forget_retracts(peer);
         free(peer);
     }

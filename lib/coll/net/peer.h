@@ -23,7 +23,8 @@ typedef struct coll_peer {
     uint32_t rank;
     uint64_t incarnation; /* 0 = not known yet */
     uint64_t dead;        /* the process that was lost last; 0 = none */
-    unsigned char *address;
+    void *learned;        /* [owned] the news that the address is in */
+    const char *address;
     size_t address_size;
     tutti_transport_conn *conn;
     uint64_t torn;           /* how often the connection was torn down, as far as we know */
