@@ -12,8 +12,8 @@
  * the Recv fails with the sender's error. There is no op behind it, and nothing is answered.
  *
  * Packets may overtake each other (over shared memory, a RETRACT takes the ring and a large SEND
- * another way). A RETRACT that finds nothing is remembered, and drops its META and SEND when they
- * come.
+ * another way). A RETRACT, and the failure of a Recv, is remembered, and drops what comes of its
+ * META and SEND later.
  *
  * A pair (rank of the sender, id of its op) names a send; ids are never used twice by one process.
  * Either side ends the other by one message, and each side drops the other's message if its own op
@@ -51,7 +51,9 @@
  * matched, or the sender has given up: there is nobody to answer. */
 typedef struct taking {
     uint64_t send_id;
-    uint32_t from; /* rank of the job */
+    uint64_t incarnation;
+    uint32_t from;  /* rank of the job */
+    bool with_meta; /* a META belongs to it */
 } taking;
 
 /*
@@ -71,7 +73,7 @@ struct coll_retracted {
 
 /* Without memory the SEND is parked when it comes, until the epoch ends. */
 static void
-remember_retract(tutti_coll_group *group, const tutti_packet *packet)
+remember_retract(tutti_coll_group *group, uint32_t from, uint64_t incarnation, uint64_t send_id)
 {
     struct coll_retracted *all = group->retracted;
     size_t i;
@@ -82,9 +84,9 @@ remember_retract(tutti_coll_group *group, const tutti_packet *packet)
     }
     if (all != NULL) {
         i = all->count++ % RETRACTED_MAX;
-        all->list[i].incarnation = packet->incarnation;
-        all->list[i].send_id = packet->extra;
-        all->list[i].from = packet->from;
+        all->list[i].incarnation = incarnation;
+        all->list[i].send_id = send_id;
+        all->list[i].from = from;
     }
 }
 
@@ -303,7 +305,9 @@ take_message(tutti_coll_op *op, const tutti_packet *packet, const tutti_spec *sp
 
     tutti_list_remove(&op->item.link);
     it->send_id = packet->extra;
+    it->incarnation = packet->incarnation;
     it->from = packet->from;
+    it->with_meta = packet->step > 0;
     op->source = tutti_coll_group_rank_of(op->group, packet->from);
     code = check_spec(op, packet->from, spec, &err);
     if (code == TUTTI_OK && op->on_spec != NULL) {
@@ -570,6 +574,9 @@ tutti_coll_p2p_failed(tutti_coll_op *op, const tutti_error *err)
         keep_retract(op, &packet);
     } else if (it != NULL && it->send_id != 0) {
         answer_send(op, err);
+        if (it->with_meta) {
+            remember_retract(op->group, it->from, it->incarnation, it->send_id);
+        }
     }
     free(op->backend_state);
     op->backend_state = NULL;
@@ -620,7 +627,7 @@ tutti_coll_p2p_taker(tutti_coll_group *group, uint32_t from, uint64_t send_id)
 }
 
 /* A sender has given up. Its SEND is parked here, or a Recv has matched it and pulls its bytes; if
- * neither, it is over, or has not come yet. */
+ * neither, it is over, or has not come yet. Its META may come later in any case. */
 void
 tutti_coll_p2p_retract(tutti_coll_group *group, const tutti_packet *packet, const void *data,
                        size_t size)
@@ -631,7 +638,7 @@ tutti_coll_p2p_retract(tutti_coll_group *group, const tutti_packet *packet, cons
     tutti_error err;
 
     tutti_coll_p2p_drop_meta(group, packet->from, packet->extra);
-
+    remember_retract(group, packet->from, packet->incarnation, packet->extra);
     tutti_list_each(link, spare, &group->sends)
     {
         coll_unexpected *stored = tutti_container_of(link, coll_unexpected, link);
@@ -646,8 +653,6 @@ tutti_coll_p2p_retract(tutti_coll_group *group, const tutti_packet *packet, cons
         tutti_packet_read_error(data, size, &err);
         tutti_error_set_op(&err, group->name, 0, err.rank);
         tutti_coll_op_fail(op, &err, false);
-    } else {
-        remember_retract(group, packet);
     }
 }
 

@@ -851,10 +851,11 @@ test_retracted__send_leaves_nothing_for_a_later_receive(void **state)
     world_close(&w);
 }
 
-/* Each packet is put in front of the last one that rank 1, which is frozen, has not heard. */
+/* Each packet is put in front of the last one that rank 1, which is frozen, has not heard: the SEND, the RETRACT, the META. */
 static void
 test_retracted__send_that_comes_late_is_dropped(void **state)
 {
+    tutti_coll_stats stats;
     world w;
     run *sent;
     run *got;
@@ -867,6 +868,7 @@ test_retracted__send_that_comes_late_is_dropped(void **state)
     sent = run_new(TUTTI_COLL_SEND);
     run_give(sent, TUTTI_DTYPE_INT32, 1, &numbers[0], NULL);
     sent->op.args.peer = 1;
+    sent->op.args.meta = tutti_bytes_of("beside it");
     run_post(sent, w.groups[0], SHORT_MS);
     assert_int_equal(run_wait(sent), TUTTI_DEADLINE_EXCEEDED);
     run_free(sent);
@@ -880,6 +882,8 @@ test_retracted__send_that_comes_late_is_dropped(void **state)
     assert_text_has(got->err.text, "rank 0 has not sent");
     run_free(got);
     hear(&w, 0, 1); /* a new send arrives */
+    tutti_coll_stat(w.engines[1], &stats);
+    assert_int_equal(stats.parked, 0);
     world_close(&w);
 }
 
