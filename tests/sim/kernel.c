@@ -56,11 +56,14 @@ static struct {
     size_t task_count;
     tutti_list_node events; /* sorted */
     sim_task *running;
+    int outside; /* the process of what runs in no task */
     ucontext_t scheduler;
     void *shadow;
     const void *bottom; /* of the scheduler's stack */
     size_t bottom_size;
     bool frozen[SIM_PROCESSES_MAX];
+    uint64_t ahead_ns[SIM_PROCESSES_MAX];
+    volatile bool own; /* the compiler knows that calloc does not look at it */
     char tail[TAIL_LINES][LINE_BYTES];
     size_t lines;
     unsigned char *locals; /* of the thread that runs all this */
@@ -253,11 +256,10 @@ begin_task(void)
 sim_task *
 sim_task_new(int process, void *(*run)(void *arg), void *arg)
 {
-    sim_task *self = calloc(1, sizeof(*self));
+    sim_task *self = sim_new(1, sizeof(*self));
 
-    assert(self != NULL && process < SIM_PROCESSES_MAX);
-    self->stack = malloc(STACK_BYTES);
-    assert(self->stack != NULL);
+    assert(process < SIM_PROCESSES_MAX);
+    self->stack = sim_new(1, STACK_BYTES);
     self->process = process;
     self->run = run;
     self->arg = arg;
@@ -305,15 +307,13 @@ sim_task_detach(sim_task *task)
 void
 sim_enter(int process)
 {
-    if (sim.running != NULL) {
-        sim.running->process = process;
-    }
+    *(sim.running != NULL ? &sim.running->process : &sim.outside) = process;
 }
 
 int
 sim_process(void)
 {
-    return sim.running != NULL ? sim.running->process : SIM_DRIVER;
+    return sim.running != NULL ? sim.running->process : sim.outside;
 }
 
 bool
@@ -359,15 +359,44 @@ sim_frozen(int process)
     return process >= 0 && sim.frozen[process];
 }
 
+void
+sim_skew(int process, uint64_t ahead_ns)
+{
+    sim.ahead_ns[process] += ahead_ns;
+}
+
+uint64_t
+sim_clock(int process)
+{
+    return sim.now_ns + (process >= 0 ? sim.ahead_ns[process] : 0);
+}
+
+void *
+sim_new(size_t count, size_t size)
+{
+    void *memory;
+
+    sim.own = true;
+    memory = calloc(count, size);
+    sim.own = false;
+    assert(memory != NULL);
+    return memory;
+}
+
+bool
+sim_is_own(void)
+{
+    return sim.own;
+}
+
 /* ------------------------------------------------------------------------------ events */
 
 void
 sim_at(uint64_t at_ns, void (*run)(void *arg, uint64_t number), void *arg, uint64_t number)
 {
-    event *self = calloc(1, sizeof(*self));
+    event *self = sim_new(1, sizeof(*self));
     tutti_list_node *before = sim.events.before;
 
-    assert(self != NULL);
     *self = (event){.at_ns = at_ns, .run = run, .arg = arg, .number = number};
     while (before != &sim.events && tutti_container_of(before, event, link)->at_ns > at_ns) {
         before = before->before;
@@ -475,6 +504,7 @@ sim_open(uint64_t seed, bool print)
     sim.now_ns = TUTTI_NS_PER_S;
     sim.hash = 0xcbf29ce484222325ULL;
     sim.print = print;
+    sim.outside = SIM_DRIVER;
     tutti_list_init(&sim.tasks);
     tutti_list_init(&sim.events);
     (void)dl_iterate_phdr(find_locals, NULL);

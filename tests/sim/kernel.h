@@ -45,9 +45,9 @@ sim_task *sim_task_new(int process, void *(*run)(void *arg), void *arg);
 void sim_task_join(sim_task *task);   /* by a task; frees it */
 void sim_task_detach(sim_task *task); /* it is freed when it has ended */
 
-/* Tasks that the running task starts from now on are of this process. */
+/* Tasks that the running task, or an event, starts from now on are of this process. */
 void sim_enter(int process);
-int sim_process(void); /* of the running task; outside of one: SIM_DRIVER */
+int sim_process(void); /* of the running task; outside of one: SIM_DRIVER, or what was entered */
 
 /* Run tasks until this one has ended; it is freed. Not from a task. */
 void sim_run(sim_task *task);
@@ -66,6 +66,14 @@ bool sim_in_task(void);
 /* No task of the process runs until it is thawed. */
 void sim_freeze(int process, bool frozen);
 bool sim_frozen(int process);
+
+/* Its clock, from now on, is so much ahead of all others, or more than it was: it does not go back. */
+void sim_skew(int process, uint64_t ahead_ns);
+uint64_t sim_clock(int process); /* what its clock says */
+
+/* Memory of the simulation: it does not fail, where that of the product does (sim_is_own). */
+void *sim_new(size_t count, size_t size); /* zeroed; free() */
+bool sim_is_own(void);
 
 /* ------------------------------------------------------------------------------ events */
 

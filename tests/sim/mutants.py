@@ -44,8 +44,9 @@ def apply(folder, patch, *options):
 def play(folder, seconds, kind):
     """The first broken promise, or None; how long it took."""
     began = time.monotonic()
-    code, said = call(os.path.join(folder, "build", "dev", "tests", "sim", "tutti-sim"), "--failures", "1", "--seconds", str(seconds),
-                      "--kind", kind, cwd=folder, limit=seconds + 300)
+    code, said = call(os.path.join(folder, "build", "dev", "tests", "sim", "tutti-sim"), "--failures", "1", "--shrink", "0", "--jobs", str(os.cpu_count()),
+                      "--seconds", str(seconds), "--kind", kind,
+                      cwd=folder, limit=seconds + 300)
     broken = re.search(r"^BROKEN at [^:]*: (.*)", said, re.M)
     return (broken[1] if broken else "the process ended badly") if code else None, time.monotonic() - began
 

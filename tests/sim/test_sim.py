@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.join(os.environ["TUTTI_SOURCE"], "tests", "support"))
 import tap
 
 PROGRAM = os.path.join(os.environ["TUTTI_BUILD"], "tests", "sim", "tutti-sim")
-SCHEDULES = 200
+SCHEDULES = 500
 
 
 def sim(*words):
@@ -25,9 +25,10 @@ def sim(*words):
 
 class Sim(unittest.TestCase):
     def test_schedules_hold_their_promises(self):
-        code, said = sim("--seed", 1, "--schedules", SCHEDULES, "--seconds", 270)
+        code, said = sim("--kinds", "--jobs", 2, "--seed", 1, "--schedules", SCHEDULES, "--seconds", 270)
         self.assertEqual(code, 0, said[-6000:])
         self.assertIn("\n%d schedules, 0 failed" % SCHEDULES, said)
+        self.assertEqual(re.findall(r"^ +0  (.*)", said, re.M), [], "what has never occurred")
 
     def test_a_seed_plays_the_same_history_again(self):
         first, second = sim("--replay", 11), sim("--replay", 11)

@@ -14,6 +14,7 @@ static bool armed;
 static bool once;
 static bool failed;
 static size_t left;
+static bool (*counts)(void);
 
 void
 sweep_fail_at(size_t number)
@@ -31,6 +32,12 @@ sweep_fail_once(size_t number)
     once = true;
 }
 
+void
+sweep_only(bool (*which)(void))
+{
+    counts = which;
+}
+
 bool
 sweep_stop(void)
 {
@@ -41,7 +48,7 @@ sweep_stop(void)
 static bool
 fails_now(void)
 {
-    if (!armed) {
+    if (!armed || (counts != NULL && !counts())) {
         return false;
     }
     if (left > 0) {

@@ -22,6 +22,9 @@ void sweep_fail_at(size_t number);
 /* Only that one: what follows may try again. */
 void sweep_fail_once(size_t number);
 
+/* From now on only allocations for which this says true are counted, and fail. NULL: all. */
+void sweep_only(bool (*counts)(void));
+
 /* Let all succeed again. Did any fail? */
 bool sweep_stop(void);
 

@@ -356,7 +356,7 @@ cluster_play(uint64_t seed, uint64_t ops, uint64_t faults, bool print, play_coun
 
     memset(&cluster, 0, sizeof(cluster));
     sim_open(seed, print);
-    wire_open();
+    wire_open(NULL);
     core_open();
     program_open();
     cluster_store_open();

@@ -84,9 +84,9 @@ cluster_plan_draw(cluster_plan *self, uint64_t seed)
     self->seed = seed;
     self->op_mask = UINT64_MAX;
     self->fault_mask = UINT64_MAX;
-    self->kind = (plan_kind)sim_draw(PLAN_KIND_COUNT);
+    self->kind = (plan_kind)sim_draw(PLAN_ROUGH + 1);
     self->size = 2 + (uint32_t)sim_draw(3);
-    self->group_count = 1 + (uint32_t)sim_draw(self->size > 2 ? GROUPS_MAX : 1);
+    self->group_count = 1 + (uint32_t)sim_draw(self->size > 2 ? CLUSTER_GROUPS : 1);
     for (i = 0; i < self->group_count; i++) {
         draw_group(self, &self->groups[i]);
     }
@@ -95,7 +95,7 @@ cluster_plan_draw(cluster_plan *self, uint64_t seed)
         draw_step(self, &self->steps[i]);
     }
     self->fault_count = self->kind == PLAN_DEATHS  ? 1 + (uint32_t)sim_draw(3)
-                        : self->kind == PLAN_ROUGH ? 1 + (uint32_t)sim_draw(FAULTS_MAX)
+                        : self->kind == PLAN_ROUGH ? 1 + (uint32_t)sim_draw(CLUSTER_FAULTS)
                                                    : 0;
     for (i = 0; i < self->fault_count; i++) {
         draw_fault(self, &self->faults[i]);

@@ -5,6 +5,8 @@
 #include "sim/plan.h"
 
 #define CLUSTER_VISITORS 2 /* programs without an agent, that use the store */
+#define CLUSTER_GROUPS 3
+#define CLUSTER_FAULTS 6
 #define CLUSTER_PROGRAMS (1 + 2 * RANKS_MAX + CLUSTER_VISITORS)
 
 /* How a rank's program makes an op. */
@@ -43,11 +45,11 @@ typedef struct cluster_plan {
     uint64_t fault_mask;
     plan_kind kind;
     uint32_t size;
-    plan_group groups[GROUPS_MAX];
+    plan_group groups[CLUSTER_GROUPS];
     uint32_t group_count;
     cluster_step steps[OPS_MAX];
     uint32_t step_count;
-    cluster_fault faults[FAULTS_MAX];
+    cluster_fault faults[CLUSTER_FAULTS];
     uint32_t fault_count;
 } cluster_plan;
 

@@ -39,7 +39,7 @@ connect_to(uint32_t rank)
 static tutti_code
 find_group(tutti_client *client, uint32_t group, tutti_error *err)
 {
-    static const char *const names[GROUPS_MAX] = {"world", "left", "right"};
+    static const char *const names[CLUSTER_GROUPS] = {"world", "left", "right"};
     const plan_group *of = &cluster.plan.groups[group];
 
     return group == 0 ? TUTTI_OK
@@ -49,7 +49,7 @@ find_group(tutti_client *client, uint32_t group, tutti_error *err)
 static void *
 run_last(void *arg)
 {
-    static const char *const names[GROUPS_MAX] = {"world", "left", "right"};
+    static const char *const names[CLUSTER_GROUPS] = {"world", "left", "right"};
     last_call *self = arg;
     tutti_client *client = connect_to(self->rank);
     tutti_op op;

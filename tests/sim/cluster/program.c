@@ -79,7 +79,7 @@ __wrap_tutti_transport_tcp_open(const tutti_transport_tcp_options *options,
 {
     (void)options;
     (void)err;
-    *ret_transport = wire_new((uint32_t)sim_process());
+    *ret_transport = wire_new((uint32_t)sim_process(), 0, false);
     return TUTTI_OK;
 }
 

@@ -155,7 +155,7 @@ judge_result(const step_call *self)
 static const char *
 group_name(uint32_t group)
 {
-    static const char *const names[GROUPS_MAX] = {"world", "left", "right"};
+    static const char *const names[CLUSTER_GROUPS] = {"world", "left", "right"};
 
     return names[group];
 }
