@@ -372,7 +372,7 @@ typedef struct abortion {
     tutti_error *why;
 } abortion;
 
-/* What other ranks have sent for it is dropped: nobody will ask for it. The first abort counts, so
+/* What other ranks have sent for it in this epoch is dropped: nobody will ask for it. The first abort counts, so
  * all ops of the epoch end in the same words. */
 static void
 run_abort(tutti_coll_engine *engine, tutti_coll_item *item)
@@ -385,7 +385,7 @@ run_abort(tutti_coll_engine *engine, tutti_coll_item *item)
         self->why = NULL;
         tutti_coll_group_fail_all(group, group->aborted, self->tell);
         tutti_coll_free_pending_aborts(group);
-        tutti_coll_unpark_all(engine, &group->unexpected);
+        tutti_coll_unpark_until(engine, &group->unexpected, self->epoch, UINT64_MAX);
         tutti_coll_unpark_all(engine, &group->sends);
         tutti_coll_unpark_all(engine, &group->metas);
     }
