@@ -260,6 +260,7 @@ tutti_coll_recv_abort(tutti_coll_group *group, const tutti_packet *packet, const
         skip_pending_aborts(group);
     } else if (packet->sequence > group->begun) {
         add_pending_abort(group, packet, &mine);
+        tutti_coll_refuse_awaited(group);
     } else if (packet->sequence <= group->begun && may_part(err)) {
         part_group(group, packet->sequence, &mine);
         if (packet->sequence == group->resynced_by) {
@@ -605,6 +606,19 @@ is_of_the_same_run(const tutti_packet *packet, uint64_t orphaned_ns)
            packet->came_ns < orphaned_ns + age_ns;
 }
 
+/* The next number whose op has not ended elsewhere. */
+static uint64_t
+next_open(const tutti_coll_group *group)
+{
+    uint64_t sequence = group->begun + 1;
+    unsigned char key[8];
+
+    while (tutti_map_find(&group->pending_aborts, tutti_map_key_u64(key, sequence)) != NULL) {
+        sequence++;
+    }
+    return sequence;
+}
+
 /*
  * Does a member wait in the next op? Each member that calls an op sends its first packet to the rank
  * behind it (docs/decisions/0001), so a rank without callers hears of the op from the rank before it.
@@ -613,13 +627,14 @@ static bool
 is_awaited(const tutti_coll_group *group)
 {
     const uint64_t orphaned_ns = atomic_load_explicit(&group->orphaned_ns, memory_order_relaxed);
+    const uint64_t next = next_open(group);
     const tutti_list_node *link;
 
     for (link = group->unexpected.next; link != &group->unexpected && orphaned_ns != 0;
          link = link->next) {
         const tutti_packet *packet = &tutti_container_of(link, coll_unexpected, link)->packet;
 
-        if (packet->epoch == group->live_epoch && packet->sequence == group->begun + 1 &&
+        if (packet->epoch == group->live_epoch && packet->sequence == next &&
             is_of_the_same_run(packet, orphaned_ns)) {
             return true;
         }
@@ -646,6 +661,7 @@ take_orphan_number(tutti_coll_group *group, tutti_error *ret_why)
     return sequence;
 }
 
+/* Behind ops that have ended elsewhere, too: their numbers are taken first, and nobody needs a word for them. */
 void
 tutti_coll_refuse_awaited(tutti_coll_group *group)
 {

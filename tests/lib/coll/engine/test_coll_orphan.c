@@ -119,6 +119,27 @@ check_gone(run *one, uint64_t sequence)
     run_free(one);
 }
 
+/* The op that ended elsewhere has its number, and nobody will call it here either. */
+static void
+test_orphan__refuses_behind_an_op_that_has_ended_elsewhere(void **state)
+{
+    tutti_error why;
+    world w;
+    run *one;
+
+    (void)state;
+    world_open(&w, world_transport_fake, 2);
+    orphan_rank(&w, 1);
+    (void)TUTTI_FAIL_FOR(&why, TUTTI_INVALID_ARGUMENT, "BAD_SHAPE", "a test refuses it");
+    assert_int_equal(tutti_coll_refuse(w.groups[0], 0, &why), 1);
+    one = reduce_of(&w, 0, came_before_ns());
+    assert_int_equal(run_wait(one), TUTTI_CANCELLED);
+    assert_string_equal(one->err.reason, "CALLER_GONE");
+    assert_int_equal(one->err.sequence, 2);
+    run_free(one);
+    world_close(&w);
+}
+
 /* Rank 0 is the one before rank 1, whose packet tells that somebody waits; rank 2 hears of it. */
 static void
 test_orphan__refuses_what_the_others_wait_in_until_somebody_calls(void **state)
@@ -333,6 +354,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_caller__that_goes_takes_no_op_before_its_own_away),
         cmocka_unit_test(test_orphan__refuses_what_the_others_wait_in_until_somebody_calls),
+        cmocka_unit_test(test_orphan__refuses_behind_an_op_that_has_ended_elsewhere),
         cmocka_unit_test(test_orphan__lets_programs_wait_that_came_later),
         cmocka_unit_test(test_orphan__that_nobody_waits_for_takes_no_number),
         cmocka_unit_test(test_silence__ends_sends_and_receives_that_wait_until_somebody_calls),
