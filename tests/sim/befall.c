@@ -52,6 +52,7 @@ end_group(void *arg, uint64_t number)
         return;
     }
     all->end = group->end;
+    all->deleted_ns = sim_now_ns();
     play_see(group->end == END_DELETED ? SEEN_DELETED : SEEN_ABORTED);
     for (i = 0; i < our.plan.size; i++) {
         process *one = our.seats[i];
@@ -232,6 +233,9 @@ lose_callers(process *self, uint64_t a, uint64_t b)
     (void)a;
     (void)b;
     self->callers_gone = true;
+    self->gone_ns = sim_now_ns();
+    self->come_ns = SIM_NEVER;
+    self->orphans = 0;
     (void)TUTTI_FAIL_FOR(&why, TUTTI_CANCELLED, "CALLER_GONE", "the program of rank %u has ended",
                          self->rank);
     cancel_all(self, &why);
@@ -239,6 +243,7 @@ lose_callers(process *self, uint64_t a, uint64_t b)
         if (self->groups[i].state == MEMBER_OPEN) {
             tutti_coll_group_over(self->groups[i].coll);
             tutti_coll_group_orphan(self->groups[i].coll, &why);
+            self->orphans |= 1U << i;
         }
     }
 }
@@ -255,6 +260,7 @@ get_callers(process *self, uint64_t a, uint64_t b)
     }
     sim_note("rank %u has another program", self->rank);
     self->callers_gone = false;
+    self->come_ns = sim_now_ns();
     self->restarts++;
     self->caller_ns = sim_clock((int)self->number);
     for (i = 0; i < our.plan.group_count; i++) {
@@ -355,6 +361,7 @@ end_hunger(void *arg, uint64_t number)
 static void
 starve(const process *self, const plan_fault *fault)
 {
+    our.starved = true;
     our.parks = true; /* a word that nobody has memory for is not said */
     memory_starve(self->number, fault->silent, fault->span_ns % 40);
     if (!fault->silent) {

@@ -386,6 +386,7 @@ note_call(uint32_t number, uint64_t epoch, uint32_t rank)
     if (all->epoch == epoch) {
         all->calls++;
         all->callers |= 1U << rank;
+        all->call_ns[rank] = sim_now_ns();
         all->last_call_ns = sim_now_ns();
     }
     if (group->called < number + 1) {

@@ -105,6 +105,9 @@ struct process {
     uint32_t left_groups; /* as bits, whose members it has told */
     bool left;            /* and its engine has stopped */
     bool callers_gone;
+    uint64_t gone_ns;    /* since when, or since when it was last */
+    uint64_t come_ns;    /* when the next program came; SIM_NEVER = not yet */
+    uint32_t orphans;    /* groups that nobody called then, as bits */
     bool ends;           /* its control thread has to */
     bool told;           /* all hear, or will hear, that it is gone */
     uint32_t restarts;   /* of the program that calls */
@@ -131,6 +134,7 @@ typedef struct standing {
     uint32_t calls;
     uint32_t callers; /* ranks of the job, as bits */
     uint64_t last_call_ns;
+    uint64_t call_ns[RANKS_MAX];
     uint64_t failed_ns; /* on the first rank that tells it to the others; 0 = on none */
 } standing;
 
@@ -139,10 +143,11 @@ typedef struct job_group {
     bool made;
     plan_end end;
     uint64_t epoch;
-    uint32_t resume;    /* the op with which its members begin this epoch */
-    uint32_t called;    /* the op behind the last one that was called */
-    uint32_t unclosed;  /* members that have not heard that it is deleted */
-    uint64_t closed_ns; /* when the last member has heard that it is deleted */
+    uint32_t resume;     /* the op with which its members begin this epoch */
+    uint32_t called;     /* the op behind the last one that was called */
+    uint32_t unclosed;   /* members that have not heard that it is deleted */
+    uint64_t deleted_ns; /* when the coordinator has deleted it */
+    uint64_t closed_ns;  /* when the last member has heard of it */
 } job_group;
 
 typedef struct job {
@@ -155,9 +160,10 @@ typedef struct job {
     process processes[PROCESSES_MAX];
     uint32_t process_count;
     process *seats[RANKS_MAX];
-    bool parks;  /* what was sent may wait for ever: its sender is gone, or never was */
-    bool calm;   /* nothing befalls anybody any more */
-    bool prompt; /* nothing in the plan keeps ops longer than it has to */
+    bool starved; /* words that a process had no memory for were not said */
+    bool parks;   /* what was sent may wait for ever: its sender is gone, or never was */
+    bool calm;    /* nothing befalls anybody any more */
+    bool prompt;  /* nothing in the plan keeps ops longer than it has to */
     play_counts counts;
 } job;
 

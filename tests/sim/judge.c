@@ -4,6 +4,7 @@
  *   agreement   an op that ranks call differently succeeds on no rank, and ops behind which nothing lies fail on none
  *   errors      an op fails by a code that its plan allows
  *   time        an op ends by its deadline and LATE_NS, not counting time for which its process was stopped
+ *   order       a barrier ends behind what its rank has called before
  *   memory      an op is released when nobody has a region of its memory, and nobody writes there afterwards
  *   the end     once all is well again, ops of every group whose members live succeed, and nothing is left over
  */
@@ -258,6 +259,39 @@ free_since(const call *self)
     return since_ns;
 }
 
+/* What all others have called, and a program that has ended will not call, is refused in its place: by
+ * the rank that the program was on, if no other program comes meanwhile. */
+static void
+judge_orphaned(const call *self)
+{
+    const plan_group *group = &our.plan.groups[self->group];
+    const standing *all = &our.standings[self->part.number];
+    uint64_t since_ns = self->called_ns;
+    const process *orphan = NULL;
+    uint32_t i;
+
+    for (i = 0; i < group->size; i++) {
+        const process *other = our.seats[group->ranks[i]];
+
+        if ((other->orphans >> self->group & 1) != 0 &&
+            ((all->callers >> other->rank & 1) == 0 ||
+             all->call_ns[other->rank] > other->gone_ns)) {
+            orphan = orphan == NULL ? other : NULL;
+            since_ns = later(since_ns, other->gone_ns);
+        } else if ((all->callers >> other->rank & 1) == 0) {
+            return;
+        } else {
+            since_ns = later(since_ns, all->call_ns[other->rank]);
+        }
+    }
+    if (orphan != NULL && all->epoch == self->epoch && sim_now_ns() > since_ns + PROMPT_NS &&
+        orphan->come_ns > since_ns + PROMPT_NS) {
+        sim_fail("op %u (%s) on rank %u ended %.3f s after it waited for a program that has ended",
+                 self->part.number, judge_words(self), self->process->rank,
+                 (double)(sim_now_ns() - since_ns) / 1e9);
+    }
+}
+
 static void
 judge_promptness(const call *self)
 {
@@ -268,6 +302,38 @@ judge_promptness(const call *self)
         sim_fail("op %u (%s) on rank %u ended %.3f s after nothing kept it any more",
                  self->part.number, judge_words(self), self->process->rank,
                  (double)(sim_now_ns() - begun_ns) / 1e9);
+    }
+}
+
+/* A barrier is behind all that its rank has called before: who has heard of it may use that memory. */
+static void
+judge_order(const call *self)
+{
+    tutti_list_node *at;
+
+    for (at = self->process->calls.next; at != &self->process->calls; at = at->next) {
+        const call *one = tutti_container_of(at, call, link);
+
+        if (one->group == self->group && one->epoch == self->epoch && one->op.sequence != 0 &&
+            one->op.sequence < self->op.sequence &&
+            (!one->done || (one->code == TUTTI_OK && !one->released))) {
+            sim_fail("op %u (%s) on rank %u ended before op %u was over", self->part.number,
+                     judge_words(self), self->process->rank, one->part.number);
+        }
+    }
+}
+
+/* A deletion lets the ops end that all had called before it. */
+static void
+judge_deletion(const call *self)
+{
+    const standing *all = &our.standings[self->part.number];
+
+    if (our.prompt && self->part.what != NULL && all->epoch == self->epoch && all->failed_ns == 0 &&
+        all->calls == count_callers(self) &&
+        all->last_call_ns < our.groups[self->group].deleted_ns && !needs_gone(self, true)) {
+        sim_fail("op %u (%s) on rank %u was ended by a deletion, and all had called it before",
+                 self->part.number, judge_words(self), self->process->rank);
     }
 }
 
@@ -291,7 +357,9 @@ judge_release(const call *self)
 {
     const uint64_t stopped_ns = judge_stopped_holders(self->process) - self->stopped_at_done_ns;
 
-    if (sim_now_ns() > self->done_ns + stopped_ns + LATE_NS && !self->process->dead) {
+    if (sim_now_ns() > self->done_ns + stopped_ns + LATE_NS && !self->process->dead &&
+        !(our.starved &&
+          our.plan.shares)) { /* else one has the memory that it was not told to drop */
         sim_fail("op %u (%s) on rank %u was released %.3f s behind its end", self->part.number,
                  judge_words(self), self->process->rank,
                  (double)(sim_now_ns() - self->done_ns) / 1e9);
@@ -317,6 +385,16 @@ judge_done(const call *self, const tutti_error *err)
     judge_time(self);
     if (self->part.what != NULL) {
         judge_promptness(self);
+        if (our.plan.kind == PLAN_LATE && !our.plan.follows &&
+            self->part.what->kind != TUTTI_COLL_SEND && our.groups[self->group].end == END_NONE) {
+            judge_orphaned(self);
+        }
+    }
+    if (err == NULL && self->op.args.kind == TUTTI_COLL_BARRIER) {
+        judge_order(self);
+    }
+    if (err != NULL && err->code == TUTTI_NOT_FOUND) {
+        judge_deletion(self);
     }
     if (err == NULL) {
         judge_result(self);
