@@ -44,6 +44,13 @@ start_program(uint32_t who)
                                 : program_agent(who - CLUSTER_AGENT, cluster.plan.size);
 }
 
+static void *(*body_of(uint32_t who))(void *)
+{
+    return who == CLUSTER_CONTROLLER ? cluster_run_controller
+           : who >= CLUSTER_VISITOR  ? cluster_run_visitor
+                                     : cluster_run_rank;
+}
+
 static void
 start_user(uint32_t who, uint32_t next)
 {
@@ -56,8 +63,7 @@ start_user(uint32_t who, uint32_t next)
     self->next = next;
     self->process = program_number();
     cluster.users[who] = self;
-    self->task = sim_task_new(
-        self->process, who >= CLUSTER_VISITOR ? cluster_run_visitor : cluster_run_rank, self);
+    self->task = sim_task_new(self->process, body_of(who), self);
 }
 
 static void

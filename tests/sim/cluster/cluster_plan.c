@@ -54,8 +54,8 @@ draw_program(const cluster_plan *self, bool deaths)
     if (!deaths && sim_chance(6)) {
         return CLUSTER_COORDINATOR;
     }
-    if (sim_chance(6)) {
-        return CLUSTER_VISITOR + (uint32_t)sim_draw(CLUSTER_VISITORS);
+    if (sim_chance(4)) { /* or the controller */
+        return CLUSTER_VISITOR + (uint32_t)sim_draw(CLUSTER_VISITORS + 1);
     }
     return first[sim_draw(2)] + (uint32_t)sim_draw(self->size);
 }

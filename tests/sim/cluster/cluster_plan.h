@@ -7,7 +7,7 @@
 #define CLUSTER_VISITORS 2 /* programs without an agent, that use the store */
 #define CLUSTER_GROUPS 3
 #define CLUSTER_FAULTS 6
-#define CLUSTER_PROGRAMS (1 + 2 * RANKS_MAX + CLUSTER_VISITORS)
+#define CLUSTER_PROGRAMS (1 + 2 * RANKS_MAX + CLUSTER_VISITORS + 1)
 
 /* How a rank's program makes an op. */
 typedef enum cluster_way {
@@ -36,7 +36,8 @@ enum {
     CLUSTER_COORDINATOR = 0,
     CLUSTER_AGENT = 1,
     CLUSTER_PROGRAM = 1 + RANKS_MAX,
-    CLUSTER_VISITOR = 1 + 2 * RANKS_MAX
+    CLUSTER_VISITOR = 1 + 2 * RANKS_MAX,
+    CLUSTER_CONTROLLER = CLUSTER_VISITOR + CLUSTER_VISITORS,
 };
 
 typedef struct cluster_plan {

@@ -42,6 +42,7 @@ extern cluster_state cluster;
 /* Bodies of the tasks. [in] arg  the cluster_user */
 void *cluster_run_rank(void *arg);
 void *cluster_run_visitor(void *arg);
+void *cluster_run_controller(void *arg);
 
 uint32_t cluster_member(const plan_group *group, uint32_t rank); /* its group rank; size = none */
 
