@@ -142,6 +142,19 @@ judge_agent(uint32_t rank)
     tutti_close(client);
 }
 
+static void
+judge_engine(uint32_t rank)
+{
+    uint64_t parked = 0;
+    uint64_t running = 0;
+
+    program_engine_counts(cluster.programs[CLUSTER_AGENT + rank], &parked, &running);
+    if (parked != 0 || running != 0) {
+        sim_fail("rank %u: %llu packets and %llu ops are left in the engine", rank,
+                 (unsigned long long)parked, (unsigned long long)running);
+    }
+}
+
 static void *
 run_end(void *arg)
 {
@@ -152,6 +165,7 @@ run_end(void *arg)
     }
     for (i = 0; i < cluster.plan.size; i++) {
         judge_agent(i);
+        judge_engine(i);
     }
     return arg;
 }

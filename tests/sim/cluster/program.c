@@ -11,6 +11,7 @@
 #include "rpc/loop.h"
 #include "rpc/server.h"
 #include "server/agent/agent.h"
+#include "server/agent/state/state.h"
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/service/service_loop.h"
 #include "sim/core/core.h"
@@ -349,6 +350,16 @@ program_failed(const program *self, tutti_error *ret_why)
 {
     *ret_why = self->why;
     return self->ended && !self->wished;
+}
+
+void
+program_engine_counts(const program *self, uint64_t *ret_parked, uint64_t *ret_running)
+{
+    tutti_coll_stats stats;
+
+    tutti_coll_stat(self->agent->engine, &stats);
+    *ret_parked = stats.parked;
+    *ret_running = stats.running;
 }
 
 void

@@ -31,6 +31,9 @@ bool program_runs(const program *self);
 /* It has ended by itself; why. */
 bool program_failed(const program *self, tutti_error *ret_why);
 
+/* Packets and ops that an agent's engine keeps. */
+void program_engine_counts(const program *self, uint64_t *ret_parked, uint64_t *ret_running);
+
 /* Stop as by SIGTERM. */
 void program_stop(program *self);
 /* As by SIGKILL, or as a host that loses its power. */
