@@ -37,6 +37,12 @@ class Sim(unittest.TestCase):
         self.assertTrue(re.search(r"\nhash [0-9a-f]{16}\n", first[1]), first[1][-200:])
         self.assertNotEqual(first, sim("--replay", 12))
 
+    def test_seeds_that_have_failed_are_well(self):
+        for kind, seed in (("engine", 401683), ("cluster", 211), ("cluster", 321), ("cluster", 461), ("cluster", 100348)):
+            with self.subTest(kind=kind, seed=seed):
+                code, said = sim("--kind", kind, "--replay", seed)
+                self.assertEqual(code, 0, said[-6000:])
+
     def test_clusters_hold_their_promises(self):
         code, said = sim("--kind", "cluster", "--seed", 1, "--schedules", 60, "--seconds", 270)
         self.assertEqual(code, 0, said[-6000:])

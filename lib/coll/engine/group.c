@@ -140,14 +140,17 @@ on_loss_expiry(tutti_timer *timer)
 }
 
 /* Called for each change of a member. One lost rank is enough to name; the first in the group's
- * order, so most ranks name the same. */
+ * order, so most ranks name the same. One that has left politely only if no other is lost: it has done its part of ops
+ * that another one may have left undone. */
 void
 coll_group_look(tutti_coll_group *group)
 {
     uint32_t i;
 
     group->lost_rank = NO_RANK;
-    for (i = 0; i < group->size && group->lost_rank == NO_RANK; i++) {
+    for (i = 0;
+         i < group->size && (group->lost_rank == NO_RANK || group->lost_rank == group->leaver);
+         i++) {
         if (lost_member(group, group->ranks[i]) != NULL) {
             group->lost_rank = group->ranks[i];
         }
