@@ -113,7 +113,7 @@ class Diagnose(Case):
         self.assertRegex(done.text, r"2 +lost +no +- +- +the connection to it broke")
 
     def test_stall__refuses_what_makes_no_sense(self):
-        self.fails(["stall", "--older", "soon"], '--older "soon" is no time', code=2)
+        self.fails(["stall", "--older", "soon"], '--older "soon": need a time', code=2)
         self.fails(["stall", "--group", "a b"], "group name")
 
     def test_trace__is_a_timeline_that_says_who_was_late(self):
@@ -184,7 +184,7 @@ class Diagnose(Case):
         text = self.well("doctor").text
         self.assertIn("all is well", text)
         self.assertIn("3 of 3", text)
-        self.fails(["doctor", "--wait", "11s"], "no time of at most 10s", code=2)
+        self.fails(["doctor", "--wait", "11s"], "need a time of at most 10s", code=2)
 
     def test_doctor__names_a_stopped_process_once(self):
         pid = pid_of(2)

@@ -122,9 +122,10 @@ class Watch(unittest.TestCase):
         first = self.event(lines)
         cluster.coordinator.kill()
         self.assertEqual(self.event(lines)["event"], "away")
+        cluster.agents[1].program.kill()  # of the same processes it would be the same job
         self.revive(cluster)
-        for agent in cluster.agents:
-            agent.program.wait_for_log("joining again")
+        cluster.agents[0].program.wait_for_log("joining again")
+        cluster.replace(1)
         event = self.event(lines)
         while event["event"] == "now" and event["epoch"] == 0:  # not formed again yet
             event = self.event(lines)
