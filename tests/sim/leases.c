@@ -107,6 +107,21 @@ fail_late(uint64_t latest_ns, uint64_t seen_ns, char *ret_words, size_t size)
     return false;
 }
 
+/* A store that starts again while a call is on its way gives the lease its whole time before it handles the call. */
+static uint64_t
+after_restarts(const leases_event *events, size_t count, size_t at, uint64_t latest_ns)
+{
+    size_t i;
+
+    for (i = at + 1; i < count && events[i].begin_ns <= events[at].end_ns; i++) {
+        const uint64_t until_ns =
+            events[i].end_ns + ttl_at(events, count, events[i].begin_ns, events[i].end_ns, true);
+
+        latest_ns = events[i].kind == LEASES_RESTART && until_ns > latest_ns ? until_ns : latest_ns;
+    }
+    return latest_ns;
+}
+
 /* Not late: nobody finds it behind the time that the last event has given it at most. */
 static bool
 judge_end(const leases_event *events, size_t count, uint64_t slack_ns, uint64_t end_ns,
@@ -120,7 +135,7 @@ judge_end(const leases_event *events, size_t count, uint64_t slack_ns, uint64_t 
         const leases_event *one = &events[i];
 
         if ((one->kind == LEASES_GONE || (one->kind == LEASES_KEEP && one->answered)) &&
-            one->begin_ns > latest_ns + slack_ns) {
+            one->begin_ns > after_restarts(events, count, i, latest_ns) + slack_ns) {
             return fail_late(latest_ns, one->begin_ns, ret_words, size);
         }
         if (begins_time(one)) {

@@ -128,6 +128,8 @@ test_leases__end_when_nobody_has_kept_them_for_their_time(void **state)
     assert_leased(true, 999, GRANT(10, 12, 100), MAYBE(KEEP, 60, 62), EVENT(GONE, 164, 164));
     assert_leased(true, 999, GRANT(10, 12, 100), MAYBE(KEEP, 60, 62), EVENT(GONE, 112, 112));
     assert_leased(true, 999, GRANT(10, 12, 100), EVENT(RESTART, 60, 80), EVENT(GONE, 181, 181));
+    assert_leased(true, 999, GRANT(10, 12, 100), EVENT(KEEP, 130, 170), EVENT(RESTART, 160, 161),
+                  EVENT(GONE, 271, 271));
     assert_leased(true, 999, GRANT(10, 12, 100), EVENT(REVOKE, 60, 62), EVENT(GONE, 61, 61));
     assert_leased(true, 100, GRANT(10, 12, 100));
     assert_leased(true, 999, GRANT(10, 12, 100), EVENT(MISSED, 500, 502));
@@ -151,6 +153,8 @@ test_leases__must_not_end_late(void **state)
     assert_leased(false, 999, GRANT(10, 12, 100), EVENT(GONE, 120, 120));
     assert_leased(false, 999, GRANT(10, 12, 100));
     assert_leased(false, 999, GRANT(10, 12, 100), EVENT(KEEP, 130, 132), EVENT(GONE, 233, 233));
+    assert_leased(false, 999, GRANT(10, 12, 100), EVENT(KEEP, 130, 150), EVENT(RESTART, 160, 161),
+                  EVENT(GONE, 262, 262));
     assert_leased(false, 999, GRANT(10, 12, 100), EVENT(REVOKE, 60, 62), EVENT(GONE, 90, 90));
     assert_text_has(words, "should have ended");
 }
