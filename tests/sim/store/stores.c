@@ -197,6 +197,9 @@ restart_room(void)
         look_at_disk();
         begin_ns = sim_now_ns();
     } while (!start_room());
+    if (stores.power_was_cut) { /* while it opened its store */
+        room_kill(stores.room);
+    }
     stores_restart_leases(stores.down_since_ns, begin_ns, 0);
 }
 
