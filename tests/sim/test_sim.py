@@ -39,7 +39,7 @@ class Sim(unittest.TestCase):
 
     def test_seeds_that_have_failed_are_well(self):
         for kind, seed in (("engine", 401683), ("cluster", 211), ("cluster", 321), ("cluster", 461), ("cluster", 100348), ("store", 6003358),
-                           ("store", 6012372)):
+                           ("store", 6009556), ("store", 6012372), ("store", 6013081)):
             with self.subTest(kind=kind, seed=seed):
                 code, said = sim("--kind", kind, "--replay", seed)
                 self.assertEqual(code, 0, said[-6000:])

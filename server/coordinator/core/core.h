@@ -121,6 +121,8 @@ struct tutti_coordinator {
     tutti_map leased;              /* keys that go with a lease */
     tutti_list_node leases_due;    /* those that were not kept in time: judged in an idle turn */
     tutti_list_node leases_ending; /* those whose keys go */
+    tutti_list_node leased_stale;  /* keys in no lease whose records the store has not removed */
+    tutti_timer leased_timer;      /* it is asked again */
     coord_task lease_task;
     size_t watcher_count;
     size_t backup_count; /* that are being made */

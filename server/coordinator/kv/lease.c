@@ -8,8 +8,11 @@
  * In the store, if that outlives the process, a lease is a record `!l job id` with its time, and
  * its key has a record `!k job key` with the lease's number, written by the same change as the key.
  * A key that is deleted loses its record behind that: a crash in between leaves a record without a
- * key, which is dropped at the start. A lease that has ended has no time in its record until its keys
- * have gone, so a restart goes on with that and does not bring it back: callers may have been told.
+ * key, which is dropped at the start. A record that the store does not remove (its disk is full) is
+ * stale: a set of its key takes it along, and else the store is asked again. If it stayed, the key
+ * might be set anew, and would go with the lease behind a restart. A lease that has ended has no time
+ * in its record until its keys have gone, so a restart goes on with that and does not bring it back:
+ * callers may have been told.
  */
 #include "server/coordinator/kv/lease.h"
 
@@ -26,7 +29,7 @@
 
 #define LEASE_LETTER 'l'
 #define KEY_LETTER 'k'
-#define AGAIN_NS TUTTI_NS_PER_S /* until the store is asked again to delete a key */
+#define AGAIN_NS TUTTI_NS_PER_S /* until the store is asked again to delete a key or a record */
 
 typedef struct coord_lease {
     tutti_map_node node; /* `job NUL number` */
@@ -45,7 +48,7 @@ typedef struct coord_lease {
 typedef struct coord_leased_key {
     tutti_map_node node; /* the full key */
     tutti_list_node link;
-    coord_lease *lease; /* NULL: only while they are restored */
+    coord_lease *lease; /* NULL: its record is stale, or they are being restored */
     unsigned char full[];
 } coord_leased_key;
 
@@ -154,15 +157,19 @@ put_lease_record(const coord_lease *lease, tutti_error *err)
     return code;
 }
 
-/* What cannot be removed is found at the next start, and ends then. */
-static void
-remove_lease_record(tutti_coordinator *self, coord_record *record)
+static tutti_code
+remove_record(tutti_coordinator *self, coord_record *record, tutti_error *err)
 {
-    if (self->options.durable && !record->failed) {
-        (void)tutti_store_delete(self->store, (tutti_bytes){record->key, record->key_size}, NULL,
-                                 NULL, NULL);
+    tutti_code code = TUTTI_OK;
+
+    if (self->options.durable) {
+        code = record->failed
+                   ? coord_fail_memory(err, "a record of a lease")
+                   : tutti_store_delete(self->store, (tutti_bytes){record->key, record->key_size},
+                                        NULL, NULL, err);
     }
     coord_record_fini(record);
+    return code;
 }
 
 /* ------------------------------------------------------------------------------ keys */
@@ -257,16 +264,54 @@ coord_lease_change_end(tutti_coordinator *self, coord_lease_change *change, bool
     }
 }
 
+static void
+ask_again(tutti_coordinator *self)
+{
+    tutti_timers_start(&self->timers, &self->leased_timer, tutti_clock_add(self->now_ns, AGAIN_NS));
+}
+
+/* It is in no lease any more, and its record is still there. */
+static void
+keep_stale(tutti_coordinator *self, coord_leased_key *one)
+{
+    tutti_list_remove(&one->link);
+    if (one->lease != NULL) {
+        one->lease->key_count--;
+        one->lease = NULL;
+    }
+    tutti_list_add(&self->leased_stale, &one->link);
+    ask_again(self);
+}
+
 void
 coord_lease_drop_key(tutti_coordinator *self, tutti_bytes full)
 {
     coord_leased_key *one = find_leased(self, full);
     coord_record record;
 
-    if (one != NULL) {
-        begin_key_record(&record, one->node.key);
+    if (one == NULL) {
+        return;
+    }
+    begin_key_record(&record, one->node.key);
+    if (remove_record(self, &record, NULL) == TUTTI_OK) {
         detach_key(self, one);
-        remove_lease_record(self, &record);
+    } else {
+        keep_stale(self, one);
+    }
+}
+
+static void
+on_leased_expiry(tutti_timer *timer)
+{
+    tutti_coordinator *self = tutti_container_of(timer, tutti_coordinator, leased_timer);
+    size_t budget = COORD_SLICE;
+
+    while (budget-- > 0 && !tutti_list_empty(&self->leased_stale)) {
+        coord_lease_drop_key(
+            self, tutti_container_of(self->leased_stale.next, coord_leased_key, link)->node.key);
+    }
+    if (!tutti_list_empty(&self->leased_stale)) {
+        ask_again(self);
     }
 }
 
@@ -304,16 +349,16 @@ end_key(coord_lease *lease, tutti_error *err)
     return TUTTI_OK;
 }
 
-/* Its keys have gone. */
-static void
-finish_lease(coord_lease *lease)
+/* Its keys have gone. With its record there it stays, since a restart would find it. */
+static tutti_code
+finish_lease(coord_lease *lease, tutti_error *err)
 {
-    tutti_coordinator *self = lease->owner;
     coord_record record;
 
     begin_lease_record(&record, lease);
+    TUTTI_TRY(remove_record(lease->owner, &record, err));
     free_lease(lease);
-    remove_lease_record(self, &record);
+    return TUTTI_OK;
 }
 
 /* The store does not write: ask it again later. */
@@ -365,9 +410,8 @@ on_lease_task(coord_task *work, size_t budget)
     for (; done < budget && !tutti_list_empty(&self->leases_ending); done++) {
         coord_lease *lease = tutti_container_of(self->leases_ending.next, coord_lease, link);
 
-        if (tutti_list_empty(&lease->keys)) {
-            finish_lease(lease);
-        } else if (end_key(lease, NULL) != TUTTI_OK) {
+        if ((tutti_list_empty(&lease->keys) ? finish_lease(lease, NULL) : end_key(lease, NULL)) !=
+            TUTTI_OK) {
             put_off(lease);
         }
     }
@@ -568,8 +612,7 @@ tutti_coordinator_lease_revoke(tutti_coordinator *self, const char *job, uint64_
     for (; !tutti_list_empty(&lease->keys); (*ret_key_count)++) {
         TUTTI_TRY(end_key(lease, err));
     }
-    finish_lease(lease);
-    return TUTTI_OK;
+    return finish_lease(lease, err);
 }
 
 tutti_code
@@ -684,6 +727,8 @@ coord_leases_init(tutti_coordinator *self)
     tutti_map_init(&self->leased);
     tutti_list_init(&self->leases_due);
     tutti_list_init(&self->leases_ending);
+    tutti_list_init(&self->leased_stale);
+    self->leased_timer.on_expiry = on_leased_expiry;
     coord_task_init(&self->lease_task, on_lease_task);
 }
 
@@ -693,6 +738,7 @@ coord_leases_fini(tutti_coordinator *self)
 {
     tutti_map_node *node;
 
+    tutti_timers_stop(&self->timers, &self->leased_timer);
     while ((node = tutti_map_first(&self->leased)) != NULL) {
         detach_key(self, tutti_container_of(node, coord_leased_key, node));
     }

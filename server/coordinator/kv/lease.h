@@ -52,7 +52,7 @@ tutti_code tutti_coordinator_lease_keep(tutti_coordinator *self, const char *job
  * [out] ret_key_count  keys that were deleted
  *
  * What the store says when it cannot write that the lease is over: then it is not; or when it cannot
- * delete a key: the lease is over, and the rest goes later
+ * delete a key or the lease's record: the lease is over, and the rest goes later
  */
 tutti_code tutti_coordinator_lease_revoke(tutti_coordinator *self, const char *job, uint64_t id,
                                           bool *ret_existed, uint64_t *ret_key_count,

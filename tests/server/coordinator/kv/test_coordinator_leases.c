@@ -10,6 +10,7 @@
 #include "server/coordinator/kv/keys.h"
 #include "server/coordinator/kv/lease.h"
 #include "server/coordinator/kv/multi.h"
+#include "store/store_backend.h"
 
 #define TTL (10 * SECOND)
 
@@ -442,6 +443,159 @@ test_restart__goes_on_with_the_end_of_a_lease(void **state)
     assert_int_equal(keys_with(lease), 0);
 }
 
+/* ------------------------------------------------------------------------------ a full disk */
+
+/* The store of the fixture behind a disk that may be full: then no record is removed. */
+typedef struct full_store {
+    tutti_store base;
+    tutti_store *inner;
+    bool is_full;
+} full_store;
+
+static full_store full;
+
+static tutti_code
+full_get(tutti_store *store, tutti_bytes key, tutti_store_entry *ret_entry, tutti_error *err)
+{
+    (void)store;
+    return tutti_store_get(full.inner, key, ret_entry, err);
+}
+
+static tutti_code
+full_set(tutti_store *store, tutti_bytes key, tutti_bytes value, uint64_t *ret_version,
+         tutti_error *err)
+{
+    (void)store;
+    return tutti_store_set(full.inner, key, value, ret_version, err);
+}
+
+static tutti_code
+full_remove(tutti_store *store, tutti_bytes key, bool *ret_existed, uint64_t *ret_version,
+            tutti_error *err)
+{
+    (void)store;
+    return full.is_full && *(const char *)key.data == '!'
+               ? TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "STORE_FULL", "the disk is full")
+               : tutti_store_delete(full.inner, key, ret_existed, ret_version, err);
+}
+
+static tutti_code
+full_apply(tutti_store *store, const tutti_store_change *changes, size_t count,
+           uint64_t *ret_version, tutti_error *err)
+{
+    (void)store;
+    return tutti_store_apply(full.inner, changes, count, ret_version, err);
+}
+
+static tutti_code
+full_next(tutti_store *store, tutti_bytes prefix, tutti_bytes after, tutti_store_entry *ret_entry,
+          tutti_error *err)
+{
+    (void)store;
+    return tutti_store_next(full.inner, prefix, after, ret_entry, err);
+}
+
+static uint64_t
+full_version(tutti_store *store)
+{
+    (void)store;
+    return tutti_store_version(full.inner);
+}
+
+static void
+full_stat(tutti_store *store, tutti_store_stats *ret_stats)
+{
+    (void)store;
+    tutti_store_stat(full.inner, ret_stats);
+}
+
+static void
+full_close(tutti_store *store)
+{
+    (void)store;
+    tutti_store_close(full.inner);
+}
+
+static int
+begin_full(void **state)
+{
+    static const tutti_store_ops ops = {.get = full_get,
+                                        .set = full_set,
+                                        .remove = full_remove,
+                                        .apply = full_apply,
+                                        .next = full_next,
+                                        .version = full_version,
+                                        .stat = full_stat,
+                                        .close = full_close};
+    const int failed = fixture_begin_durable(state);
+
+    full = (full_store){.base = {.ops = &ops}, .inner = fix.store};
+    fix.store = &full.base;
+    kill_coordinator();
+    return failed;
+}
+
+static bool
+has_record(char letter)
+{
+    const char prefix[] = {'!', letter};
+    tutti_store_entry entry;
+
+    return tutti_store_next(fix.store, (tutti_bytes){prefix, sizeof(prefix)}, (tutti_bytes){0},
+                            &entry, NULL) == TUTTI_OK;
+}
+
+/* A lease whose time is up, and one key of it, of which the records are still there. */
+static uint64_t
+end_on_full_disk(void)
+{
+    const uint64_t lease = grant();
+
+    set_with("a", "1", lease);
+    full.is_full = true;
+    fixture_advance(&fix, TTL + 2 * MS);
+    assert_false(has_key("a"));
+    assert_true(has_record('l') && has_record('k'));
+    return lease;
+}
+
+/* tests/sim has found records that stay. */
+static void
+test_full_disk__leaves_no_record_when_it_has_space_again(void **state)
+{
+    const uint64_t lease = end_on_full_disk();
+    bool existed = false;
+    uint64_t keys = 0;
+    tutti_error err;
+
+    (void)state;
+    assert_fails(tutti_coordinator_lease_revoke(fix.self, NULL, lease, &existed, &keys, &err),
+                 TUTTI_RESOURCE_EXHAUSTED);
+    assert_no_lease(lease);
+    kill_coordinator(); /* it does not remove them when it starts, either */
+    fixture_advance(&fix, 2 * SECOND);
+    assert_true(has_record('l') && has_record('k'));
+    full.is_full = false;
+    fixture_advance(&fix, 2 * SECOND);
+    assert_false(has_record('l'));
+    assert_false(has_record('k'));
+    (void)grant_as(lease, TTL);
+    assert_int_equal(keys_with(lease), 0);
+}
+
+static void
+test_full_disk__takes_no_key_that_was_set_anew(void **state)
+{
+    const uint64_t lease = end_on_full_disk();
+
+    (void)state;
+    set_with("a", "2", 0);
+    kill_coordinator();
+    fixture_settle(&fix);
+    assert_true(has_key("a"));
+    assert_no_lease(lease);
+}
+
 static int
 begin_small(void **state)
 {
@@ -457,6 +611,7 @@ begin_small(void **state)
 #define SENTENCE(function) cmocka_unit_test_setup_teardown(function, fixture_begin, fixture_end)
 #define DURABLE(function)                                                                          \
     cmocka_unit_test_setup_teardown(function, fixture_begin_durable, fixture_end)
+#define FULL(function) cmocka_unit_test_setup_teardown(function, begin_full, fixture_end)
 
 int
 main(void)
@@ -484,6 +639,8 @@ main(void)
         DURABLE(test_restart__gives_a_lease_its_whole_time),
         DURABLE(test_restart__drops_records_without_a_key),
         DURABLE(test_restart__goes_on_with_the_end_of_a_lease),
+        FULL(test_full_disk__leaves_no_record_when_it_has_space_again),
+        FULL(test_full_disk__takes_no_key_that_was_set_anew),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
