@@ -235,8 +235,11 @@ test_pipeline__that_is_given_up_says_so(void **state)
     rig *self = *state;
     tutti_pipeline_result result;
     tutti_error err;
+    tutti_op op;
 
-    assert_ok(tutti_pipeline_delete(self->pipeline, "nobody", NULL, &err));
+    tutti_op_init(&op);
+    op.tag = 77; /* that nobody sends: there is no answer before it is given up */
+    assert_ok(tutti_pipeline_submit(self->pipeline, TUTTI_OP_RECV, &op, NULL, &err));
     tutti_pipeline_cancel(self->pipeline);
     while (tutti_pipeline_next(self->pipeline, &result, &err) == TUTTI_OK) {
     }

@@ -324,8 +324,10 @@ class Tensors(FunctionsCase):
         late = self.refused(grpc.StatusCode.DEADLINE_EXCEEDED, "TIMEOUT", self.call, "tests.op",
                           "barrier", None, None, 1500, group="world")
         self.assertIn("rank 1", late.text)
-        self.refused(grpc.StatusCode.DEADLINE_EXCEEDED, "TIMEOUT", self.call, "tests.op",
-                     "barrier", None, None, 0, group="world", rank=1)
+        try:  # what rank 0 has sent before its end is enough, if it comes before the news of that end
+            self.call("tests.op", "barrier", None, None, 0, group="world", rank=1)
+        except grpc.RpcError as error:
+            self.assertEqual(support.Failure(error).reason, "TIMEOUT")
 
     def test_more_functions_than_threads_wait_for_each_other(self):
         """Each rank begins them in another order, with two threads."""
