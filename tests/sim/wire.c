@@ -262,12 +262,12 @@ wire_expose(tutti_transport_conn *way, const void *header, size_t header_size,
 {
     tutti_transport_rndv *packet;
 
+    if (way->broken || way->from->dead || way->to->dead) { /* broken: the other may be gone */
+        return TUTTI_TRANSPORT_FAILED;
+    }
     if (!are_near(way->from, way->to)) {
         sim_fail("process %u exposes memory to process %u, which cannot map it", way->from->number,
                  way->to->number);
-    }
-    if (way->broken || way->from->dead || way->to->dead) {
-        return TUTTI_TRANSPORT_FAILED;
     }
     packet = new_packet(way, header, header_size, NULL, 0);
     free(packet->data);
