@@ -88,7 +88,7 @@ json_t *top_json(top *self);
 
 /* ------------------------------------------------------------------ top_draw.c */
 
-/* The word of --sort, and back; false = there is no such order. */
+/* The word that --sort takes for an order, and the order of a word; false = no order has that word. */
 const char *top_order_name(top_order order);
 bool top_order_find(const char *name, top_order *ret_order);
 

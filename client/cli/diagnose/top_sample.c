@@ -122,8 +122,8 @@ turn_rates(top *self)
 }
 
 /*
- * If all ranks were asked, the job's figures are the sums of theirs, so that both agree. What the
- * coordinator counts itself begins anew with its process.
+ * If the sample has all ranks, the job's figures are the sums of the ranks' figures, so that both agree. The
+ * coordinator's own counts begin anew with its process.
  */
 static void
 sum_ranks(top *self)

@@ -103,7 +103,7 @@ cli_json_error(const tutti_error *err)
     return error;
 }
 
-/* What the words of the command line, or of its environment, can be blamed for, whoever has noticed it. */
+/* Do the words of the command line, or of its environment, cause this error? libtutti finds some of these errors. */
 static bool
 is_usage(const tutti_error *err)
 {

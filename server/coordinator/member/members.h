@@ -52,7 +52,7 @@ typedef struct tutti_coordinator_member {
 
 /* ------------------------------------------------------------------------------ join */
 
-/* The seat that a process had in a job of a coordinator which is no more; zeros = none. */
+/* The seat that a process had in a job of an earlier coordinator; zeros = it had no seat. */
 typedef struct tutti_coordinator_former {
     uint64_t job_id;
     uint64_t epoch; /* the newest that it has heard of */
