@@ -32,8 +32,7 @@ typedef struct cluster_state {
     cluster_user *ghosts[CLUSTER_LIVES_MAX];
     uint32_t ghost_count;
     bool store_is_new; /* a coordinator was killed, and what it held is gone */
-    uint32_t successes[OPS_MAX];
-    bool calm; /* nothing befalls anybody any more */
+    bool calm;         /* nothing befalls anybody any more */
     play_counts counts;
 } cluster_state;
 

@@ -383,12 +383,6 @@ program_kill(program *self, bool silent)
     }
 }
 
-bool
-program_is_killed(const program *self)
-{
-    return self->killed;
-}
-
 void
 program_free(program *self)
 {

@@ -38,7 +38,6 @@ void program_engine_counts(const program *self, uint64_t *ret_parked, uint64_t *
 void program_stop(program *self);
 /* As by SIGKILL, or as a host that loses its power. */
 void program_kill(program *self, bool silent);
-bool program_is_killed(const program *self);
 
 /*
  * Free it, from a task: wait until it has stopped. What was killed runs again for this, alone: so

@@ -31,7 +31,6 @@ typedef struct step_call {
     tutti_handle input;
     tutti_op_result result;
     bool has_input;
-    bool called; /* the op itself */
     tutti_error err;
 } step_call;
 
@@ -147,7 +146,6 @@ judge_result(const step_call *self)
                      (long long)model_element(&self->part, i));
         }
     }
-    cluster.successes[self->part.number]++;
 }
 
 /* ------------------------------------------------------------------------------ arguments */
@@ -368,7 +366,6 @@ run_tensors(step_call *self, bool async)
     }
     self->op.async = async;
     begun = begin_watch(self);
-    self->called = true;
     code = call_op(self, &self->op, &self->result);
     judge_time(self, begun, time_ns, "an op");
     if (code == TUTTI_OK && async) {
@@ -390,7 +387,6 @@ run_data(step_call *self)
     const watch begun = begin_watch(self);
     tutti_code code;
 
-    self->called = true;
     code = call_data(self);
     judge_time(self, begun, (self->op.timeout_ms + 2 * CALL_MS) * TUTTI_NS_PER_MS, "an op");
     return code;
@@ -403,7 +399,6 @@ run_odd(step_call *self)
     int64_t x = 0;
     const tutti_spec spec = spec_of(1);
 
-    self->called = true;
     return self->part.what->kind == TUTTI_COLL_BARRIER
                ? tutti_all_reduce_data(self->client, &self->op, &spec, &x, &x, &self->err)
                : tutti_barrier(self->client, &self->op, NULL, &self->err);

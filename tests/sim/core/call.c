@@ -111,12 +111,6 @@ core_call_new(core_side side, int process, grpc_completion_queue *queue, const c
     return self;
 }
 
-uint64_t
-core_call_count(void)
-{
-    return ours.count;
-}
-
 static void
 drop_item(item *one, bool ok)
 {

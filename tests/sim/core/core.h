@@ -32,7 +32,4 @@ void core_cut(int from, int to, uint64_t until_ns);
 /* Each frame takes this long at most, drawn. */
 void core_slow(uint64_t most_ns);
 
-/* Calls that were begun and frames that have arrived, for the counts of a schedule. */
-uint64_t core_call_count(void);
-
 #endif

@@ -47,6 +47,18 @@ expect_good(run *one)
     run_free(one);
 }
 
+/* An op of both ranks of a world of two. */
+static void
+expect_both_good(world *w)
+{
+    run *one[2];
+
+    one[0] = reduce_one(w, 0);
+    one[1] = reduce_one(w, 1);
+    expect_good(one[0]);
+    expect_good(one[1]);
+}
+
 static void
 test_leave__lets_end_what_the_leaver_has_begun(void **state)
 {
@@ -144,10 +156,7 @@ test_successor__of_a_silent_process_gets_what_is_sent(void **state)
 
     (void)state;
     world_open(&w, world_transport_fake, 2);
-    one[0] = reduce_one(&w, 0);
-    one[1] = reduce_one(&w, 1);
-    expect_good(one[0]);
-    expect_good(one[1]);
+    expect_both_good(&w);
     predecessor = w.engines[1];
     fake_transport_freeze(w.wires[1], true);
     one[0] = reduce_one(&w, 0);
@@ -161,10 +170,7 @@ test_successor__of_a_silent_process_gets_what_is_sent(void **state)
     tutti_coll_group_renew(w.groups[0], 2);
     assert_int_not_equal(run_wait(one[1]), TUTTI_OK);
     run_free(one[1]);
-    one[0] = reduce_one(&w, 0);
-    one[1] = reduce_one(&w, 1);
-    expect_good(one[0]);
-    expect_good(one[1]);
+    expect_both_good(&w);
     tutti_coll_engine_stop(predecessor);
     world_close(&w);
 }
@@ -179,10 +185,7 @@ test_loss__is_not_taken_back_by_an_older_answer(void **state)
 
     (void)state;
     world_open(&w, world_transport_fake, 2);
-    one[0] = reduce_one(&w, 0);
-    one[1] = reduce_one(&w, 1);
-    expect_good(one[0]);
-    expect_good(one[1]);
+    expect_both_good(&w);
     tutti_coll_lose_peer(w.engines[0], 1, w.incarnations[1], "killed");
     tutti_coll_set_peer(w.engines[0], 1, w.incarnations[1],
                         tutti_coll_engine_address(w.engines[1]));
@@ -197,10 +200,7 @@ test_loss__is_not_taken_back_by_an_older_answer(void **state)
     for (i = 0; i < 2; i++) {
         tutti_coll_group_renew(w.groups[i], 2);
     }
-    one[0] = reduce_one(&w, 0);
-    one[1] = reduce_one(&w, 1);
-    expect_good(one[0]);
-    expect_good(one[1]);
+    expect_both_good(&w);
     world_close(&w);
 }
 
